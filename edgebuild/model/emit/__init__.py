@@ -1,1 +1,1 @@
-"""Plan to artifacts: everything that a model becomes."""
+"""Turns a plan into artifacts: C, headers, weights, linker scripts, report and pictures."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = {float(np.finfo(np.float32).max): "FLT_MAX", math.inf: "EB_INFINITY"}
-# Compilers know the functions of C with these names and refuse others.
+# Names of functions of C's library: compilers refuse other functions with these names.
 MATHS = {
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "div", "erf",
     "exp", "exp2", "expm1", "floor", "fmod", "hypot", "index", "isnan", "labs", "log", "log10", "log1p",
@@ -53,7 +53,7 @@ def scalar(value: int | float) -> str:
 
 
 def comment(text: str) -> str:
-    """A name that may stand in a C comment; of TFLite's lists of fused names the first."""
+    """A name made safe for a C comment; of a TFLite list of fused names, the first."""
     return written.comment(text.split(";")[0])
 
 
@@ -79,12 +79,12 @@ def label(plan: Plan, tensor: str) -> str:
 
 
 def scratch_constant(plan: Plan, result: Tensor) -> str:
-    """The constant that holds the offset of the scratch buffer of the op that makes a tensor."""
+    """The C constant with the offset of the scratch buffer of the op that writes a tensor."""
     return f"{plan.offset_names[result.name]}_SCRATCH"
 
 
 def newest_constant(plan: Plan, tensor: str) -> str:
-    """The constant that holds the offset of the newest row of a ring, where it is separate."""
+    """The C constant with the offset of a ring's newest row, if that is separate."""
     return f"{plan.offset_names[tensor]}_NEWEST"
 
 
@@ -99,7 +99,7 @@ def access_functions(plan: Plan) -> dict[str, str]:
 
 
 def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
-    """A pointer to a tensor, or to the ring that it is. `behind`: C for what is added to it."""
+    """A C pointer to a tensor or its ring. `behind`: C that is added to the pointer."""
     root, start = plan.rolling.views[t.name]
     place = plan.places[home := plan.homes.get(root, root)]
     if (array := plan.rolling.arrays.get(home)) is not None:
@@ -109,15 +109,15 @@ def address(plan: Plan, t: Tensor, behind: str = "") -> Arg:
 
 
 def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -> str:
-    """Offset of a row from the place of its tensor.
+    """C for the offset of a row from the begin of its tensor or ring, in elements.
 
-    `sums`: for a reduction, which takes up the rows in which the values were made, also behind a view. Its result has
-    no such offset, for each call works on the whole.
+    `sums`: for a reduction, which takes rows of the storage, not of a view of it. Its result has no such offset: each
+    call works on the whole.
     """
     graph, root = plan.graph, plan.rolling.storage[t.name]
     seen = root if sums else t.name
     rows = rolled.rings.get(rolled.inside.get(root, root), 0)
-    if rows_of(graph, seen) != rows_of(graph, root):  # a view of other rows: the whole is there
+    if rows_of(graph, seen) != rows_of(graph, root):  # a view with other rows: the storage is whole
         rows = 0
     size = t.elements // rows_of(graph, seen)
     at = f"row % {rows}" if rows > 1 else "row"
@@ -125,29 +125,29 @@ def row_offset(plan: Plan, rolled: RolledCalls, t: Tensor, sums: bool = False) -
 
 
 def newest(plan: Plan, t: Tensor) -> str:
-    """A pointer to the newest row of a ring, where it is separate."""
+    """A C pointer to the newest row of a ring, if that is separate."""
     place = plan.places[newest_name(t.name)]
     return f"{at_macro(plan, place.memory)}({C_TYPES[t.dtype]}, {newest_constant(plan, t.name)})"
 
 
 def keep(plan: Plan, rolled: RolledCalls, name: str) -> str:
-    """C that copies the separate newest row of a ring among the others."""
+    """C that copies the separate newest row of a ring into the ring."""
     t = plan.graph.tensors[name]
     to = address(plan, t, row_offset(plan, rolled, t))
     return f"memcpy({to}, {newest(plan, t)}, {row_bytes(plan.graph, name)});"
 
 
 def kept(plan: Plan, name: str) -> str:
-    """The constant by which a table calls for the copy of a row, and by which the copies are counted."""
+    """The C constant of a row's copy into its ring: its number in the order's table, and the index of its counter."""
     return f"{label(plan, name).upper()}_KEPT"
 
 
 def with_separate_rows(
     plan: Plan, rolled: RolledCalls, kernel: Kernel, tensors: Sequence[Tensor], ring_args: Sequence[Arg]
 ) -> list[Arg]:
-    """Addresses of tensors for a call, where newest rows are separate. The last of the tensors is the result.
+    """Arguments of a call for `tensors`, of which the last is the result, if newest rows are separate.
 
-    A row is made at its own place. A `placed` kernel gets the address of the row that it reads, others look for it.
+    A row is written to its separate place. A `placed` kernel gets the address of the row that it reads, others both.
     """
     args = list(ring_args)
     for i, t in enumerate(tensors):
@@ -161,16 +161,16 @@ def with_separate_rows(
     return args
 
 
-# Places in the first memory level and behind it, as C: tiles, rings, constants, and copies of these before steps.
+# C for places in the first memory level and beyond: tiles, rings, constants, and copies of these before steps.
 
 SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A constant of the C for an offset, in bytes, with what lies there; without a note it is named elsewhere.
+    """A C constant for an offset in bytes; `note`: what lies there, or "" if the constant is defined elsewhere.
 
-    `filled`: constants of a kernel lie there.
+    `filled`: the kernel's constants are copied there.
     """
 
     name: str
@@ -179,13 +179,13 @@ class Named:
     filled: bool = False
 
     def at(self, offset: int) -> str:
-        """C for another offset, counted from this one."""
+        """C for another offset, relative to this one."""
         more = offset - self.offset
         return self.name + (f" {'-' if more < 0 else '+'} {abs(more)}" if more else "")
 
 
 def level1_place(plan: Plan, moved: MappedOp, at: int) -> tuple[str, int]:
-    """The macro of the memory that an address belongs to, and the offset in it."""
+    """The macro of the memory with this address, and the offset in that memory."""
     region = moved.region(at)
     if region is None:
         return at_macro(plan, moved.operands[0].space), at
@@ -193,7 +193,7 @@ def level1_place(plan: Plan, moved: MappedOp, at: int) -> tuple[str, int]:
 
 
 def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
-    """Where the buffers of each place of a call begin, and behind them where its scratch does."""
+    """The first byte of the buffers for each argument of a call, and last of its scratch."""
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
     offsets = []
@@ -216,13 +216,13 @@ def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
 
 
 def ring(plan: Plan, step: int, stream: Stream) -> Named:
-    """The ring that rows of a stream come to, or leave from."""
+    """The ring to which rows of a stream are copied, or from which they leave."""
     name = f"{plan.offset_names[stream.storage]}_NEAR_{step}"
     return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
 
 
 def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
-    """Rings of a run by storage and "", constants and scratch of its ops by result and by name."""
+    """Places of a run: rings by (storage, ""), constants of its ops by (result, name), scratch by (result, SCRATCH)."""
     names, offsets = plan.offset_names, dict[tuple[str, str], Named]()
     for storage, at in run.places.items():
         if storage in run.held:
@@ -242,7 +242,7 @@ def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str],
 
 
 def near_places(plan: Plan, step: int) -> list[Named]:
-    """All that a step has in the first level."""
+    """All places of a step in the first level."""
     moved = plan.moves[step]
     if isinstance(moved, StreamedRun):
         return list(run_places(plan, step, moved).values())
@@ -250,18 +250,18 @@ def near_places(plan: Plan, step: int) -> list[Named]:
 
 
 def places(plan: Plan) -> Iterator[Named]:
-    """All names of the first level that are not those of the arena's tensors."""
+    """All places in the first level but those of the arena's tensors."""
     return (named for step in plan.moves for named in near_places(plan, step) if named.note)
 
 
 def blocks(plan: Plan, weights: Weights) -> Mapping[int, Named]:
-    """The first byte of the constants that are fetched for each step."""
+    """By step, the first byte in the weights of the constants that are fetched for it."""
     every = ((step, block_of(plan, step, moved, weights)) for step, moved in plan.moves.items())
     return {step: named for step, named in every if named is not None}
 
 
 def block_of(plan: Plan, step: int, moved: Moves, weights: Weights) -> Named | None:
-    """The first byte of the constants that are fetched for a step, if there are any."""
+    """The first byte in the weights of the constants that are fetched for a step, if there are any."""
     filled = [block for block in fetched(plan, step, moved) if block.data.nbytes]
     if not filled:
         return None
@@ -273,18 +273,18 @@ def block_of(plan: Plan, step: int, moved: Moves, weights: Weights) -> Named | N
 
 
 def starts(plan: Plan) -> Iterator[tuple[int, Start]]:
-    """The copies of constants that begin between steps, with the step that each stands before."""
+    """The copies of constants that begin between steps, with the step before which each begins."""
     return ((i, t) for i, section in enumerate(plan.steps) for t in section.before if isinstance(t, Start))
 
 
 def fetched(plan: Plan, step: int, moved: Moves) -> tuple[Constant, ...]:
-    """The constants of a step as their store has them: together, if they come to the second level so."""
+    """The constants of a step as the weights hold them: in one piece if they come to the second level that way."""
     staged = {id(s.block): s.block for _, s in starts(plan) if s.copy.into and s.step == step}
     return moved.blocks if any(id(b) in staged for b in moved.blocks) or not staged else tuple(staged.values())
 
 
 def stages(plan: Plan) -> Mapping[tuple[int, bool], tuple[Named, str, int]]:
-    """Where each step's constants, and its activations (True), pass the second level: address, memory, and bytes."""
+    """Staging of each step's constants, or activations (True), in the second level: address, memory, and bytes."""
     by_step = dict[tuple[int, bool], tuple[Named, str, int]]()
     for step, moved in plan.moves.items():
         if isinstance(moved, TiledOp) and (slots := moved.slots) is not None:
@@ -301,13 +301,13 @@ def stages(plan: Plan) -> Mapping[tuple[int, bool], tuple[Named, str, int]]:
 
 
 def stage_at(plan: Plan, step: int, offset: int, activations: bool = False) -> str:
-    """C for the address of constants, or of activations, on their way in the second level."""
+    """C for the address of constants, or of activations, that are staged in the second level."""
     named, memory, _ = stages(plan)[step, activations]
     return f"{at_macro(plan, memory)}(uint8_t, {named.at(offset)})"
 
 
 def level1_address(plan: Plan, step: int, run: StreamedRun, t: Tensor, behind: str = "") -> Arg:
-    """A pointer to a tensor in the first level: to its ring in the run, or to where it stays."""
+    """A C pointer to a tensor in the first level: to its ring in the run, or to its place for the whole inference."""
     root, start = plan.rolling.views[t.name]
     at = run_places(plan, step, run).get((root, "")) or Named(plan.offset_names[root], plan.places[root].offset)
     return Arg(f"{level1_macro(plan)}({C_TYPES[t.dtype]}, {{}}){behind}", start, at.name, at.offset)
@@ -339,7 +339,7 @@ def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]
 
 
 def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
-    """A copy of constants that lie in one piece."""
+    """The C initialiser of a copy of contiguous constants."""
     copy = s.copy
     if copy.stage and not copy.into:
         from_ = stage_at(plan, s.step, copy.far)
@@ -352,5 +352,5 @@ def _transfer(plan: Plan, s: Start, weights: Weights) -> str:
 
 
 def far_address(plan: Plan, storage: str) -> str:
-    """C for where a tensor begins behind the first level."""
+    """C for the address of a tensor in a memory beyond the first level."""
     return f"{at_macro(plan, plan.places[storage].memory)}(uint8_t, {plan.offset_names[storage]})"

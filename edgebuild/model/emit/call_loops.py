@@ -1,4 +1,4 @@
-"""C that says things once: calls that repeat as loops, and one function for kernels that differ only in numbers."""
+"""C without repetition: loops for calls that repeat, and one function for kernels that differ only in numbers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Arg:
-    """An argument of a call: C with one number where `text` has {}, or with none if `offset` is None.
+    """An argument of a call: C with a number in place of {} in `text`, or without one if `offset` is None.
 
-    The number is `offset`, behind the constant `base` if there is one, which is worth `start`. In a loop it grows by
-    `step` in every turn `t`.
+    The number is `offset`, added to the C constant `base`, whose value is `start`, if there is one. In a loop it grows
+    by `step` with every iteration `t`.
     """
 
     text: str
@@ -49,12 +49,12 @@ class Arg:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a kernel. `groups`: its arguments, those of a line together."""
+    """A call of a kernel. `groups`: its arguments, one tuple for each line of C."""
 
     comment: str
     function: str
     groups: tuple[tuple[Arg, ...], ...]
-    fails: bool = False  # it returns a code, 0 if all is well
+    fails: bool = False  # it returns an error code, 0 for none
 
     @property
     def args(self) -> tuple[Arg, ...]:
@@ -70,9 +70,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the schedule as C: its statement there, and the function that is called by it, if it has one.
+    """A step of the schedule as C: its statement in the schedule, and the function that this calls, if there is one.
 
-    Without a comment the statement is printed as it is. `calls`: of kernels whose constants come from the weights.
+    Without a comment the statement is printed unchanged. `calls`: of kernels whose constants come from the weights.
     """
 
     comment: str
@@ -80,8 +80,8 @@ class Step:
     calls: tuple[Call, ...] = ()
     function: str = ""  # its head
     definition: str = ""
-    tables: str = ""  # what its function has in common with others: `tiles` or `streams`
-    sliced: bool = False  # its function goes on where it stopped, and says whether it is done
+    tables: str = ""  # the common code that its function needs: `tiles`, `streams` or none
+    sliced: bool = False  # its function resumes where it stopped, and returns whether it is done
 
     def text(self, number: int, margin: str) -> str:
         """The statement in the schedule."""
@@ -92,7 +92,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Loop:
-    """`calls` are made `count` times; in their arguments `t` is the number of the turn. `step`: of the first call."""
+    """`calls` that C executes `count` times, with `t` as the iteration. `step`: the step of the first call."""
 
     step: int
     count: int
@@ -100,7 +100,7 @@ class Loop:
 
     @property
     def text(self) -> str:
-        """The statement in C, as it stands in the schedule."""
+        """The statement in C, as the schedule has it."""
         margin = 8 * " "
         calls = (f"{margin}EB_STEP();\n{remark(margin, c.comment)}\n{indent(c.text, margin)}" for c in self.calls)
         body = "\n".join(calls)
@@ -108,7 +108,7 @@ class Loop:
 
 
 def looped(steps: Sequence[Other]) -> list[Other | Loop]:
-    """The steps with loops in place of calls that repeat."""
+    """The steps, with a loop for each stretch of calls that repeat."""
     schedule: list[Other | Loop] = []
     at = 0
     while at < len(steps):
@@ -124,7 +124,7 @@ def looped(steps: Sequence[Other]) -> list[Other | Loop]:
 
 
 def _differ_in_numbers(a: object, b: object) -> bool:
-    """Two calls that differ in nothing but numbers."""
+    """Whether two calls differ in numbers only."""
     if not isinstance(a, Call) or not isinstance(b, Call) or a.function != b.function or len(a.args) != len(b.args):
         return False
     pairs = zip(a.args, b.args, strict=True)
@@ -132,7 +132,7 @@ def _differ_in_numbers(a: object, b: object) -> bool:
 
 
 def _turns(steps: Sequence[object], at: int, body: int) -> int:
-    """How often the `body` calls from `at` on are made, each time with all numbers further by the same steps."""
+    """How often the `body` calls from `at` on repeat, with every number growing by a constant step of its own."""
     turns = 1
     while at + (turns + 1) * body <= len(steps):
         for i in range(at, at + body):
@@ -148,7 +148,7 @@ def _turns(steps: Sequence[object], at: int, body: int) -> int:
 
 
 def _with_t(call: object, after: object) -> Call:
-    """The call of the first turn with what is added in each later one."""
+    """The call of the first iteration, with the step by which each argument grows."""
     assert isinstance(call, Call) and isinstance(after, Call)
     later = iter(after.args)
     groups = [tuple(replace(a, step=next(later).value - a.value) for a in group) for group in call.groups]
@@ -157,12 +157,12 @@ def _with_t(call: object, after: object) -> Call:
 
 # One C function for kernels that differ only in numbers: those become parameters of the function.
 #
-# Which numbers may is found by printing the template with letters in their place. A letter can be calculated with, and
-# answers questions on which all the kernels agree; a template that has to know more keeps kernels apart by that number.
+# Printing the template with letters in place of numbers tells which may. A letter can be calculated with, and answers
+# questions on which all kernels agree. A template that needs to know more separates kernels by that number.
 
 
 class NumberNeeded(Exception):
-    """A template asks something about a letter to which the kernels have different answers."""
+    """Raised when a template asks something about a letter to which the kernels have different answers."""
 
     def __init__(self, keys: frozenset[str]) -> None:
         super().__init__(f"the numbers of {', '.join(sorted(keys))}")
@@ -181,8 +181,8 @@ def _asked(f: Callable[[int, int], bool]) -> Callable[[Letter, Any], bool]:
 class Letter:
     """A C expression in parameters of a function, and its value for each kernel that shares the function.
 
-    `keys` are the entries of the kernels' shapes that it is made of; `printed` collects those of a template's letters
-    that the code names. The filter `noted` prints a letter in a comment, where it is no use.
+    `keys` are the entries of the kernels' shapes in the expression; `printed` collects the keys that the printed code
+    names. The filter `noted` prints a letter in a comment, where it does not count as a use.
     """
 
     text: str
@@ -219,7 +219,7 @@ class Letter:
         values = tuple(map(f, a.values, b.values))
         return Letter(f"({a.text} {sign} {b.text})", values, keys, self.printed)
 
-    __hash__ = object.__hash__  # a letter is itself; what `==` compares are its values
+    __hash__ = object.__hash__  # hashed by identity, because `==` compares values
     __add__ = _calculated("+", operator.add)
     __radd__ = _calculated("+", operator.add, turned=True)
     __sub__ = _calculated("-", operator.sub)
@@ -237,9 +237,9 @@ class Letter:
 def shared(
     kernels: Sequence[Kernel], kinds: Sequence[object], prints: Callable[[Kernel], str], least: int
 ) -> list[Kernel]:
-    """The kernels, with parameters in place of the numbers in which they differ from others of the same text.
+    """The kernels, with parameters for the numbers in which they differ from kernels of the same text.
 
-    Only kernels of one kind are brought together, and only if their text has `least` characters or more. `prints`
+    Only kernels of one kind are merged, and only if their text has at least `least` characters. `prints`
     renders a kernel's template.
     """
     merged = list(kernels)
@@ -270,14 +270,14 @@ def shared(
 
 
 def _stem_of_template(template: str) -> str:
-    """Its folder and the piece of it, or its file if it has no pieces: `arm_dsp/matrix.c:svdf` is arm_dsp_svdf."""
+    """The template's folder and piece, or its file if it has no pieces: arm_dsp_svdf of `arm_dsp/matrix.c:svdf`."""
     file, _, piece = template.partition(":")
     folder, _, name = file.rpartition("/")
     return "_".join(filter(None, (folder, piece or name.partition(".")[0])))
 
 
 def _parted(kernels: Sequence[Kernel], members: Iterable[int], key: str) -> list[list[int]]:
-    """The members by what they have for this entry of their shapes."""
+    """The members, grouped by the value of this entry of their shapes."""
     parts: dict[object, list[int]] = {}
     for i in members:
         parts.setdefault(kernels[i].shape[key], []).append(i)

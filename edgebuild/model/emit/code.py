@@ -1,8 +1,8 @@
 """The model's C: one function for each distinct kernel, its calls, and the invoke function, which is the schedule.
 
-The vector of `NAME_selftest()`: inputs that are drawn, and the outputs that the operators' meanings make of them.
+Also the vector of `NAME_selftest()`: random inputs, and the outputs that the ops' numpy references compute from them.
 
-Figures of the clocks are modelled.
+Clock figures are modelled.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Use:
-    """An op's kernel where it stands in the plan. `rolled`: the run that it is part of."""
+    """An op's kernel at a step of the plan. `rolled`: the run that it is part of."""
 
     step: int
     op: Op
     kernel: Kernel
     rolled: RolledCalls | None
-    run: StreamedRun | None = None  # in the first memory level
-    share: Share | None = None  # of a row of the run
+    run: StreamedRun | None = None  # set for a run in the first memory level
+    share: Share | None = None  # the part of a row that the kernel computes
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Function:
     name: str
     prototype: str
     text: str
-    uses: frozenset[str]  # names of helpers, and memcpy
-    users: tuple[str, ...]  # a comment line each
+    uses: frozenset[str]  # names of helpers that the text uses, and memcpy
+    users: tuple[str, ...]  # a comment line for each op
 
 
 @dataclass(frozen=True)
 class Program:
-    """A plan in terms of C. `uses`: kernels by step, as they were planned."""
+    """A plan in terms of C. `uses`: kernels by step, before they are merged into shared functions."""
 
     plan: Plan
     uses: tuple[tuple[Use, ...], ...]
@@ -93,7 +93,7 @@ class Program:
     steps: tuple[Step, ...]
     definitions: tuple[str, ...]  # of the functions of steps
     helpers: tuple[Helper, ...]
-    engines: tuple[tuple[str, str], ...]  # functions of engines that kernels call, and the patterns that they take
+    engines: tuple[tuple[str, str], ...]  # engines' functions that kernels call, and their patterns
 
 
 def program(plan: Plan) -> Program:
@@ -117,7 +117,7 @@ def program(plan: Plan) -> Program:
     constants = _named(plan, uses, weights, {arg.base for step in steps for call in step.calls for arg in call.args})
     helpers = kernels.used_helpers((name for f in functions for name in f.uses), plan.graph.arithmetic)
     engines = sorted({call for use in uses if (call := engine_call(use.kernel))})
-    definitions: tuple[str, ...] = ()  # each kind behind what it has in common: rolled runs, tiles, streamed runs
+    definitions: tuple[str, ...] = ()  # each kind after its common code: rolled runs, tiles, streamed runs
     for kind, tables in (("", None), ("tiles", tile_tables), ("streams", stream_tables)):
         texts = tuple(step.definition for step in steps if step.function and step.tables == kind)
         definitions += (tables(plan), *texts) if tables and texts else texts
@@ -147,7 +147,7 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
 
 
 def _named(plan: Plan, uses: Iterable[Use], weights: Weights, used: Container[str]) -> tuple[addresses.Named, ...]:
-    """Names of places in the weights, those that calls use."""
+    """The named places in the weights that calls use, and the blocks that are fetched."""
     offsets = []
     for use in uses:
         for c in use.kernel.constants:
@@ -163,7 +163,7 @@ def _constant_name(plan: Plan, use: Use, constant: Constant) -> str:
 
 
 def constants_of(plan: Plan, uses: Iterable[Use]) -> Iterator[tuple[Op, Constant]]:
-    """All constants in order, and whose each is; those of moved ops in the blocks in which they are fetched."""
+    """All constants in order, each with its op; those of moved ops in the blocks in which they are fetched."""
     for use in uses:
         section = plan.steps[use.step]
         if isinstance(moved := section.moves, Moves):
@@ -188,7 +188,7 @@ def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
 
 
 def _shared(plan: Plan, uses: list[Use]) -> list[Use]:
-    """The uses with kernels that share C functions, as far as that was asked for, or `--flash` wants it."""
+    """The uses, with kernels merged into shared C functions as far as `optimize` or `--flash` asks for it."""
     kinds = [tuple(_parameters(plan, use)) for use in uses]
     merged = shared(
         [use.kernel for use in uses],
@@ -204,7 +204,7 @@ def _activations(plan: Plan, op: Op) -> list[Tensor]:
 
 
 def _names(plan: Plan, uses: Iterable[Use]) -> list[str]:
-    """A C name for each kernel; equal kernels get the same, others never do."""
+    """A C name for each kernel; equal kernels share one, different kernels never do."""
     by_identity: dict[object, str] = {}
     names = []
     for use in uses:
@@ -236,7 +236,7 @@ def _parameters(plan: Plan, use: Use) -> list[tuple[str, str]]:
 
 
 def _finds_newest(use: Use) -> bool:
-    """Whether the kernel finds the newest row of its operand by itself."""
+    """Whether the kernel itself selects the newest row of its operand."""
     return use.rolled is not None and not use.kernel.placed and use.kernel.shape.get("separate") is True
 
 
@@ -247,12 +247,12 @@ def _function(plan: Plan, use: Use, name: str) -> tuple[str, frozenset[str]]:
     head = " ".join([*once, f"static {_returns(use)} {name}("])
     signature = wrapped(head, words, ")")
     text, used = _printed(plan, use.op, use.kernel, signature)
-    before, after = text.split(f"{signature}\n{{\n")  # the fence says that the function writes: see EB_STEP
+    before, after = text.split(f"{signature}\n{{\n")  # the fence tells compilers that the function writes: EB_STEP
     return fitted(f"{before}{signature}\n{{\n    EB_STEP();\n{after}"), used.union(once)
 
 
 def _limits(use: Use) -> set[str]:
-    """Names of the largest floats among the arguments of a call; calls of one function may have others."""
+    """Names of the largest floats among the arguments of a call; another call of the function may have others."""
     return {scalar(v).removeprefix("-") for v in use.kernel.scalars.values()} & set(LARGEST.values())
 
 
@@ -261,14 +261,14 @@ def _returns(use: Use) -> str:
 
 
 def _printed(plan: Plan, op: Op, kernel: Kernel, signature: str) -> tuple[str, frozenset[str]]:
-    """A kernel's template as C, and the names in it that others define."""
+    """A kernel's template as C, and the names in it that are defined elsewhere."""
     read, y = _activations(plan, op), plan.graph.result(op)
     item = C_TYPES[(*read, *plan.graph.operands(op), y)[0].dtype]
     return printed(kernel, signature, item, C_TYPES[y.dtype], "float" if y.dtype == "float32" else "int32_t")
 
 
 def _user(plan: Plan, use: Use) -> str:
-    """Name, shapes, step and lifetime of an op that calls a kernel."""
+    """The comment on an op that calls a kernel: name, shapes, step and lifetime of its result."""
     y = plan.results[use.op.outputs[0]]
     shapes = ", ".join(map(shape_text, _activations(plan, use.op))), shape_text(plan.graph.result(use.op))
     kept = f"ring of {y.rows} rows" if y.rows > 1 else "one row kept" if y.rows else f"result lives to step {y.last}"
@@ -290,7 +290,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
         else places
     )
     places += [Arg("row")] if use.rolled and (kernel.counted or not kernel.placed) else []
-    if _finds_newest(use):  # where it is, and how many rows are not
+    if _finds_newest(use):  # the place of the newest row, and how many rows are in the ring
         x = plan.graph.tensors[plan.rolling.storage[_activations(plan, use.op)[0].name]]
         places += [Arg(addresses.newest(plan, x)), Arg(f"rows[{addresses.kept(plan, x.name)}]")]
     constants = _near_constants(plan, use) or [
@@ -320,7 +320,7 @@ def _call(plan: Plan, use: Use, name: str, weights: Weights) -> Call:
 
 
 def _columns(share: Share | None, t: Tensor, result: bool) -> str:
-    """C for where a part of a row begins in a tensor, behind the begin of the row."""
+    """C for the offset of a part of a row in a tensor, from the begin of the row."""
     if share is None or not share.width:
         return ""
     step, before = (share.width, 0) if result else (share.step, share.before)
@@ -330,7 +330,7 @@ def _columns(share: Share | None, t: Tensor, result: bool) -> str:
 
 
 def _near_constants(plan: Plan, use: Use) -> list[Arg]:
-    """The constants of an op of a run in the first level."""
+    """Arguments for the constants of an op of a run in the first level."""
     if use.run is None:
         return []
     offsets, y = addresses.run_places(plan, use.step, use.run), use.op.outputs[0]
@@ -369,7 +369,7 @@ def _layers(plan: Plan, selection: Selection) -> list[dict[str, str]]:
 
 
 def budget_views(plan: Plan) -> list[dict[str, Any]]:
-    """View of each budget where there are several; else nothing."""
+    """View of each budget if there are several; else an empty list."""
     if plan.clocks is None or not plan.clocks.others:
         return []
     views: list[dict[str, Any]] = []
@@ -383,7 +383,7 @@ def budget_views(plan: Plan) -> list[dict[str, Any]]:
 
 
 def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
-    """Arguments of N_CLOCK before each step, and after the last: configurations, or numbers of changes for several."""
+    """Arguments of N_CLOCK before each step, and after the last: configurations, or change numbers if budgets vary."""
     if (clocks := plan.clocks) is None:
         return [], None
     words = {step: str(n) if clocks.others else clocks.table[0][n] for n, step in enumerate(clocks.changes)}
@@ -391,7 +391,7 @@ def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
 
 
 def idling(schedule: ClockSchedule, start: str, selection: Selection | None = None) -> str:
-    """Say what the application does until the next inference, which begins in the configuration `start`."""
+    """Describe what the application does until the next inference, which begins in the configuration `start`."""
     mode, low = (selection or schedule.selection).mode.name, schedule.clocks.configs[0].name
     modes = {
         "busy": "wait, with the clocks as they are",
@@ -402,7 +402,7 @@ def idling(schedule: ClockSchedule, start: str, selection: Selection | None = No
 
 
 def energy_words(plan: Plan) -> str:
-    """The clocks of the steps, and what they are worth, for a terminal."""
+    """The clocks of the steps and the energy that they save, for a terminal."""
     assert plan.clocks is not None
     schedule, s = plan.clocks, plan.clocks.selection
     spent = f"{s.time_us / 1000:.2f} ms at work, {s.idle_us / 1000:.2f} ms idle ({s.mode.name})"
@@ -454,13 +454,13 @@ def self_test(plan: Plan) -> dict[str, list[dict[str, Any]]]:
 
 
 def _ports(plan: Plan, names: Iterable[str]) -> list[dict[str, str]]:
-    """Inputs or outputs: the function that gives the address of each, its element, and where it lies."""
+    """Views of inputs or outputs: the function that returns the address of each, its C type, and its address."""
     functions, tensors = access_functions(plan), [plan.graph.tensors[n] for n in names]
     return [{"function": functions[t.name], "type": C_TYPES[t.dtype], "at": str(address(plan, t))} for t in tensors]
 
 
 def _frame(plan: Plan) -> dict[str, Any]:
-    """Values that both header and source show."""
+    """Template values that header and source share."""
     caller = plan.request.arena == "caller"
     return {
         "name": plan.name,
@@ -481,7 +481,7 @@ def _frame(plan: Plan) -> dict[str, Any]:
 
 
 def _states(plan: Plan) -> list[dict[str, Any]]:
-    """Every tensor that lasts: its array, where it lies during an inference, and its first values."""
+    """Views of the states: array, addresses during an inference, and first values."""
     graph, rows = plan.graph, []
     for i, state in enumerate(graph.states):
         read, written = graph.tensors[graph.inputs[state.read]], graph.tensors[graph.outputs[state.write]]
@@ -493,7 +493,7 @@ def _states(plan: Plan) -> list[dict[str, Any]]:
 
 
 def header(p: Program) -> str:
-    """The header, which follows from the interface alone."""
+    """The header, which depends on the interface alone."""
     plan = p.plan
     return surface.header(interface_of(plan.graph, plan.request, plan.target.name))
 
@@ -546,7 +546,7 @@ def source(p: Program) -> str:
 
 
 def _entry(plan: Plan) -> str:
-    """The head of the function that is the schedule."""
+    """The head of the function that executes the schedule."""
     if plan.rolling.streamed is not None:
         item = C_TYPES[plan.graph.tensors[plan.graph.inputs[0]].dtype]
         return f"int32_t {plan.name}_push_rows(const {item} *rows, int32_t count)"
@@ -555,7 +555,7 @@ def _entry(plan: Plan) -> str:
 
 
 def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[str | None]) -> list[list[str]]:
-    """Statements of each step with those before it, and of what stands behind the last."""
+    """Statements of each step, with those before it; last, the statements after the last step."""
     margin, steps = "        " if p.plan.request.stepwise else "    ", list[list[str]]()
     for number, step in enumerate(p.steps):
         lines = [f"{margin}EB_STEP();"] if step.comment else []
@@ -568,7 +568,7 @@ def _schedule(p: Program, before: Sequence[Sequence[str]], switches: Sequence[st
 
 
 def guard(plan: Plan) -> tuple[str, str] | None:
-    """The condition under which the compiler's core is another one, in the preprocessor's words, and what to say."""
+    """The preprocessor condition that the compiler's core is another one, and the error text; None: no check."""
     core = form_of(plan.target, plan.request).core - (set() if _has_floats(plan) else {"fpu"})
     flags = " ".join(flag for flag in plan.target.toolchain.cflags if flag.startswith("-m"))
     text = f"{plan.name}.c is for {plan.target.name}; compile it with {flags}, or generate it for this core"
@@ -577,14 +577,14 @@ def guard(plan: Plan) -> tuple[str, str] | None:
 
 
 def _has_floats(plan: Plan) -> bool:
-    """Whether the C computes with floating-point values: compilers may be told to compute something else."""
+    """Whether the C computes with floats, which compilers' options may make inexact."""
     graph = plan.graph
     ports = (graph.tensors[name] for op in graph.ops for name in (*op.inputs, *op.outputs))
     return any(t.dtype == "float32" for t in ports)
 
 
 def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Rows of the table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
+    """Rows of the C table of offsets: one for each tensor that is not a view, and for each scratch buffer."""
     names, rows = plan.offset_names, list[dict[str, Any]]()
     for b in plan.buffers:
         if plan.rolling.storage.get(b.tensor) in plan.rolling.arrays and not b.scratch:
@@ -617,7 +617,7 @@ def _offsets(plan: Plan, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def _calls(plan: Plan, ops: Sequence[Op], first: int, last: int) -> str:
-    """During whose calls a ring is in use, if not during all: op `first` to op `last` or, behind them, the caller."""
+    """Words for the calls that use a ring, from op `first` to op `last` (past the ops: the caller); "" if all do."""
     if first == 0 and last + 1 >= len(ops):
         return ""
     who = [label(plan, ops[i].outputs[0]) if i < len(ops) else "the caller's rows" for i in (first, last)]
@@ -628,7 +628,7 @@ def clock_header(plan: Plan) -> str:
     return render("headers.h:clock", **_frame(plan))
 
 
-# N_cluster.h: facts that all devices of a cluster have in common.
+# N_cluster.h: facts that all devices of a cluster share.
 
 
 def cluster_header(
@@ -639,7 +639,7 @@ def cluster_header(
     devices: Sequence[tuple[str, str]],
     messages: Sequence[tuple[int, int, int, int, str]],
 ) -> Artifact:
-    """`devices`: names, and what they do. `plan_hash`: 32 bits. `messages`: number, sender, receiver, bytes, tensor."""
+    """`devices`: names and roles. `plan_hash`: 32 bits. `messages`: number, sender, receiver, bytes, tensor."""
     ids = [identifier(n).upper() for n, _ in devices]
     ids = [f"{own}_{k}" if ids.count(own) > 1 else own for k, own in enumerate(ids)]
     rows_of = zip(ids, devices, strict=True)

@@ -1,8 +1,8 @@
 """Pictures of clocks and of the timeline of a cluster, as SVG.
 
-One inference of a cluster as an SVG: each device has a row, with boxes where it computes, sends or waits.
+A timeline shows one inference of a cluster: each device has a row, with boxes where it computes, sends or waits.
 
-Frequency and power over one period, from the begin of an inference to its deadline, as an SVG; both modelled.
+A clock picture shows frequency and power from the begin of an inference to its deadline; both are modelled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST = 0.05  # pixels: a shorter time is not drawn
 
 
 def timeline_picture(timeline: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> Drawing:
-    """Time to the right, modelled. `one_device_us`: how long the source alone takes, a line."""
+    """The timeline, with modelled time to the right. `one_device_us`: the source's time alone, drawn as a line."""
     end = max([timeline.end(k) for k in range(len(names))] + [one_device_us, 1e-9])
     across, bottom = (WIDTH - NAMES - RIGHT) / end, HEAD + len(names) * ROW
     shapes = [words(NAMES, 14, fitted(visible(caption), WIDTH - NAMES))]
@@ -50,7 +50,7 @@ SWITCHING, IDLE = "#444444", "#cccccc"
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time of constant frequency and power. Microseconds, Hz, mW."""
+    """A period of constant frequency and power, in microseconds, Hz and mW."""
 
     start_us: float
     time_us: float
@@ -89,7 +89,7 @@ def clock_picture(schedule: ClockSchedule) -> Drawing:
 
 
 def _panel(title: str, most: float, base: float, high: float) -> Iterator[Shape]:
-    """The title, the ground and the ticks of a curve."""
+    """The title, the base line and the ticks of a curve."""
     yield words(LEFT, base - high - 5, title, role="muted")
     for mark in ticks(most, 4):
         y = base - high * mark / (most or 1)

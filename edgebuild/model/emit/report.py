@@ -1,4 +1,4 @@
-"""The report: all that was decided about a model, as JSON without times or paths."""
+"""The report: all decisions about a model, as JSON without times or paths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A plan in words, for a terminal.
 
-MOST_LINES = 8  # of a live set, the largest first
+MOST_LINES = 8  # tensors of a live set that are shown, the largest first
 
 
 def steps(plan: Plan) -> str:
@@ -45,7 +45,7 @@ def steps(plan: Plan) -> str:
 
 
 def tiling_words(plan: Plan) -> str:
-    """Say what was tiled, what it saves, what takes the memory now, and what would have to go next."""
+    """Words on what is tiled and saves how much, on the live set at the peak, and on the next limit."""
     lines = [f"{plan.graph.file}: arena {plan.arena_bytes} B; every op whole: {plan.untiled_bytes} B"]
     for step, section in enumerate(plan.steps):
         if section.rolled is not None:
@@ -62,7 +62,7 @@ def tiling_words(plan: Plan) -> str:
 
 
 def _fused_lines(plan: Plan) -> list[str]:
-    """The paths that are cut into parts, and why the search ended."""
+    """Lines on the paths that are cut into parts, and on why the search ended."""
     if plan.fused is None:
         return []
     lines = []
@@ -85,7 +85,7 @@ def _fused_lines(plan: Plan) -> list[str]:
 
 
 def _limit(plan: Plan) -> list[str]:
-    """The step that needs most, and what is live there, which adds up to it."""
+    """Lines on the step with the most live bytes, and the tensors that add up to them."""
     if not plan.steps:
         return []
     at = max(range(len(plan.steps)), key=lambda i: plan.schedule.profile[i])
@@ -102,7 +102,7 @@ def _limit(plan: Plan) -> list[str]:
 
 
 def _described(plan: Plan, part: Live) -> str:
-    """Words for what the bytes hold."""
+    """Words for the contents of live bytes."""
     if part.kind == SCRATCH:
         return f"what the kernel of {comment(plan.graph.producers[part.tensor].name)} works on"
     name, shape = comment(part.tensor), shape_text(plan.graph.tensors[part.tensor])
@@ -244,7 +244,7 @@ def _fused(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _constant_channels(graph: Graph) -> dict[str, Any]:
-    """Channels that never vary, those of them that are not computed, and the multiply-accumulates that this saves."""
+    """By tensor, channels that never vary and those not computed; the multiply-accumulates that this saves."""
     rows = [(r.tensor, r.constant, r.channels, r.total) for r in graph.removed]
     keys = ("name", "constant", "removed", "channels")
     return {"macs": graph.removed_macs, "tensors": [dict(zip(keys, row, strict=True)) for row in rows]}
@@ -268,7 +268,7 @@ def _buffers(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _ports(plan: Plan) -> dict[str, Any]:
-    """Inputs and outputs, and how many rows an output has that the application takes row by row."""
+    """Inputs and outputs, and the number of rows of an output that the application takes row by row."""
     graph, functions, written = plan.graph, access_functions(plan), read_outside(plan.graph)
     sides = {"inputs": graph.ports_in, "outputs": written}
     arrays = dict(graph.arrays)
@@ -293,7 +293,7 @@ def _surface(t: Tensor, function: str) -> dict[str, Any]:
 
 
 def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
-    """Levels, the steps that run in the first of them, and what their copies come to."""
+    """Memory levels, the steps that run in the first of them, and totals of their cycles and copies."""
     layers = level_steps(plan)
     near = {name for engine in plan.target.engines for name in engine.memories}
     levels = [*plan.target.levels, *(m for m in plan.target.memories if m.name in near and not m.level)]
@@ -303,7 +303,7 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
     keys = ("transfers", "bytes", "pieces")
     total = sum(row["cycles"] for row in layers)
     alone = sum(cycles for section in plan.steps if section.moves is not None for cycles in section.moves.whole)
-    bound = min(total, alone)  # kernels may like tiles better
+    bound = min(total, alone)  # kernels may be faster on tiles than on whole tensors
     return {
         "modelled": True,
         "method": plan.request.map,
@@ -329,14 +329,14 @@ def _levels(plan: Plan, weights: Weights) -> dict[str, Any]:
 
 
 def level_steps(plan: Plan) -> list[dict[str, Any]]:
-    """The steps of a plan with `--map`; `energy_uj` where the target states energies of all that a step uses."""
+    """Rows on the steps of a plan with `--map`; `energy_uj` if the target states energies of all that a step uses."""
     rows = [_level_step(plan, i) for i in range(len(plan.steps))]
     energies = [_step_uj(plan, i, row) for i, row in enumerate(rows)]
     return [row | ({} if uj is None else {"energy_uj": uj}) for row, uj in zip(rows, energies, strict=True)]
 
 
 def _step_uj(plan: Plan, step: int, row: Mapping[str, Any]) -> float | None:
-    """Modelled energy of a step (uJ), where the target states energies."""
+    """Modelled energy of a step in uJ; None if the target states no energies."""
     from ..plan.dma.levels import hop_pj, power_of  # late: few plans move operands between memory levels
 
     target, section = plan.target, plan.steps[step]
@@ -369,7 +369,7 @@ def _level_step(plan: Plan, step: int) -> dict[str, Any]:
 
 
 def _fetched(plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: Sequence[Copy]) -> dict[str, Any]:
-    """The copies of a step's constants that begin between steps, and those to the same place `inside` of it."""
+    """Row on the copies of a step's constants that begin between steps, and on such copies `inside` the step."""
     first, copy = begun[0][0], begun[0][1].copy
     ends = copy.stage or plan.weights_memory, plan.target.levels[0].name
     ends = (plan.weights_memory, copy.stage) if copy.into else ends
@@ -381,7 +381,7 @@ def _fetched(plan: Plan, step: int, begun: Sequence[tuple[int, Start]], inside: 
 def _copied(
     tensor: str, ends: tuple[str, str], nesting: tuple[int, int], copies: Sequence[Copy], cycles: float
 ) -> dict[str, Any]:
-    """Copies of a tensor, or of constants, between two memories. `nesting`: loops around them, and buffers."""
+    """Row on copies of a tensor, or of constants, between two memories. `nesting`: loops around them, and buffers."""
     sizes, pieces = [c.total for c in copies], sum(c.rows * c.planes for c in copies)
     row: dict[str, Any] = {"tensor": tensor, "from": ends[0], "to": ends[1], "pieces": pieces, "cycles": cycles}
     row |= {"tile_bytes": max(sizes, default=0), "transfers": len(sizes), "bytes": sum(sizes)}
@@ -389,7 +389,7 @@ def _copied(
 
 
 def _run(plan: Plan, run: PlannedRun) -> dict[str, Any]:
-    """A run in the first level."""
+    """Row on a run in the first level."""
     near, operands = plan.target.levels[0].name, list[dict[str, Any]]()
     for s, cost in zip(run.streams, run.cycles.operands, strict=True):
         figures, ends = asdict(cost), (plan.places[s.storage].memory, near)[:: 1 if s.fetched else -1]
@@ -410,7 +410,7 @@ def _tiled(plan: Plan, moved: MappedOp) -> dict[str, Any]:
 
 
 def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
-    """The copies of an operand."""
+    """Row on the copies of an operand's tiles."""
     o, move = moved.operands[number], moved.mapped.moves[number]
     copies = [c for c in moved.copies if c.channel // 2 == number]
     stage = next((c.stage for c in copies if c.stage), "")
@@ -420,7 +420,7 @@ def _tiles(plan: Plan, moved: MappedOp, number: int) -> dict[str, Any]:
 
 
 def _passing(plan: Plan, moved: MappedOp, channel: int) -> dict[str, Any]:
-    """The copies of an operand between the second level and the third, with the cycles of their DMA unit."""
+    """Row on an operand's copies between the second level and the third, with the cycles of their DMA unit."""
     from ..plan.dma.levels import channel_to  # late: few plans move operands between memory levels
     from ..plan.hierarchy.nest import copy_cycles
 
@@ -435,11 +435,11 @@ def _passing(plan: Plan, moved: MappedOp, channel: int) -> dict[str, Any]:
 
 # The trade between memory and time.
 
-SHOWN = 8  # lines of the words
+SHOWN = 8  # cuts in the words
 
 
 def trade_words(plan: Plan) -> list[str]:
-    """A line for each cut, at most a few of them, evenly over the range."""
+    """A line for each of at most a few cuts, evenly spaced over the range."""
     points, own = plan.trade_off, plan.point
     step = max(1, -(-(len(points) - 1) // (SHOWN - 1)))
     shown = [p for i, p in enumerate(points) if i % step == 0 or i == len(points) - 1 or p is own]
@@ -474,7 +474,7 @@ def trade_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def layer_rows(program: Program) -> list[dict[str, Any]]:
-    """Ops in the order of steps. Constants that ops share count at the first of them.
+    """Rows on ops in the order of steps. Constants that ops share count at the first of them.
 
     Instructions and cycles are estimates; cycles only where the core has a figure, energy where clocks were chosen.
     """
@@ -508,7 +508,7 @@ def layer_rows(program: Program) -> list[dict[str, Any]]:
 
 
 def totals(rows: list[dict[str, Any]], plan: Plan, weights: Weights) -> dict[str, Any]:
-    """Sums of the columns; what the weights file has besides is its header, and padding between constants."""
+    """Sums of the columns. The weights file also has a header, and padding between constants."""
     keys = ("calls", "macs", "weights_bytes", "estimated_instructions")
     sums = {key: sum(row[key] for row in rows) for key in keys}
     if rows and "estimated_cycles" in rows[0]:
@@ -520,7 +520,7 @@ def totals(rows: list[dict[str, Any]], plan: Plan, weights: Weights) -> dict[str
 
 
 def _constant_bytes(program: Program) -> Counter[str]:
-    """Bytes of the constants that an op is the first to use, by its result."""
+    """By result of an op, bytes of the constants that the op is the first to use."""
     sizes, packed = Counter[str](), set[tuple[str, bytes]]()
     for op, constant in constants_of(program.plan, (use for uses in program.uses for use in uses)):
         key = str(constant.data.dtype), constant.data.tobytes()
@@ -530,13 +530,13 @@ def _constant_bytes(program: Program) -> Counter[str]:
     return sizes
 
 
-# ---- Which ops run on an engine, and what stands against it for the others
+# ---- Which ops run on an engine, and why the others do not
 
 CORE = "cpu"
 
 
 def engine_rows(program: Program) -> list[dict[str, Any]]:
-    """A row for each op in the order of the plan: its MACs, who computes it, and why no engine does."""
+    """A row for each op in the order of the plan: MACs, the core or engine that computes it, and why no engine does."""
     plan, rows = program.plan, []
     for section, of_step in zip(plan.steps, program.uses, strict=True):
         for op, uses in groupby(of_step, key=lambda use: use.op):

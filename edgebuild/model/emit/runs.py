@@ -1,4 +1,4 @@
-"""Ops that run row by row or tile by tile: orders of calls and copies as tables, and functions that go through them."""
+"""Ops that run row by row or tile by tile: tables of calls and copies in order, and functions that execute them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from .weights_file import Weights
 if TYPE_CHECKING:
     from ..plan.dma.tiles import MappedOp
 
-MOST = 255  # a byte; repeats of a line, and its length
+MOST = 255  # repeats of a line, and numbers in it: each is a byte
 
 
 @dataclass(frozen=True)
 class Line:
-    """`numbers` are run through `count` times."""
+    """A line of a table: `numbers` are executed in order, `count` times."""
 
     count: int
     numbers: tuple[int, ...]
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Order:
-    """The table of a rolled run. `labels`: by number what has its next row made; `names`: the constants for them."""
+    """The table of a rolled run. `labels`: by number, the op that computes its next row; `names`: its C constants."""
 
     lines: tuple[Line, ...]
     labels: tuple[str, ...]
@@ -67,7 +67,7 @@ class Order:
 
     @property
     def printed(self) -> list[str]:
-        """The table as C: before each line, in a comment, the rows that it makes the first time that it is run."""
+        """The table as C; a comment before each line lists the rows that its first execution computes."""
         table = []
         for line, words in zip(self.lines, in_words(self.lines, self.labels), strict=True):
             table += wrapped("/* ", words, " */", 112).splitlines()
@@ -77,10 +77,10 @@ class Order:
 
 
 def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
-    """The fewest bytes of lines that give the order; lines that repeat have at most `longest` numbers."""
+    """The lines of fewest bytes that give the order; lines that repeat have at most `longest` numbers."""
     end = len(order)
-    same = [[0] * (longest + 1) for _ in range(end + 1)]  # from here on as many numbers are those `length` later
-    best = [(0, 0, 0)] * (end + 1)  # from here on: bytes, and count and length of the first line
+    same = [[0] * (longest + 1) for _ in range(end + 1)]  # from `at` on, how many numbers equal those `length` later
+    best = [(0, 0, 0)] * (end + 1)  # from `at` on: bytes, and count and length of the first line
     for at in reversed(range(end)):
         choices = []
         for length in range(1, min(MOST, end - at) + 1):
@@ -99,7 +99,7 @@ def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
 
 
 def in_words(order: Sequence[Line], labels: Sequence[str]) -> list[list[str]]:
-    """Calls of each line: rows of each op, the first time that the line is run. `labels`: of the ops."""
+    """By line, the rows of each op that its first execution computes. `labels`: of the ops."""
     rows, line_words = [0] * len(labels), []
     for line in order:
         counters, words = list(rows), list[str]()
@@ -117,7 +117,7 @@ def in_words(order: Sequence[Line], labels: Sequence[str]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Case:
-    """A call of the order: the constant that stands for it, and statements in C."""
+    """A case of the table's switch: its constant, and statements in C."""
 
     name: str
     comment: str
@@ -125,7 +125,7 @@ class Case:
 
 
 def switch(on: str, cases: Sequence[Case], margin: int) -> str:
-    """A statement that makes the last of the cases by default."""
+    """A C switch statement; the last case is its default."""
     blanks, lines = margin * " ", [f"{margin * ' '}switch ({on}) {{"]
     for number, case in enumerate(cases):
         head, words = f"{blanks}case {case.name}:", case.comment
@@ -140,7 +140,7 @@ def switch(on: str, cases: Sequence[Case], margin: int) -> str:
 
 
 def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) -> Step:
-    """A rolled run whose rings lie in the arena. `calls`: of its ops."""
+    """The step of a rolled run whose rings lie in the arena. `calls`: of its ops."""
     labels = [label(plan, op.outputs[0]) for op in rolled.ops]
     names = (*map(_row_constant, labels), "PUSHED_ROW", *(kept(plan, name) for name in rolled.separate))
     called = (*labels, "the input", *(f"keep {label(plan, name)}" for name in rolled.separate))
@@ -177,7 +177,7 @@ def rolled_step(plan: Plan, step: int, rolled: Rolled, calls: Sequence[Call]) ->
 
 
 def _pushed(plan: Plan, rolled: Rolled) -> str:
-    """C that takes a row that the application brings; empty if it brings none."""
+    """C that copies a row that the application pushes; empty if it pushes none to this run."""
     streamed = plan.rolling.streamed
     if streamed is None or streamed not in {**rolled.rings, **rolled.inside}:
         return ""
@@ -188,12 +188,12 @@ def _pushed(plan: Plan, rolled: Rolled) -> str:
 
 
 def _row_constant(name: str) -> str:
-    """The constant by which a table calls for the next row of an op."""
+    """The C constant of an op's next row in the order's table."""
     return f"{name.upper()}_ROW"
 
 
 def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Sequence[Call]]) -> Step:
-    """A run in the first level. `calls`: of its ops, in order, each with those of its parts."""
+    """The step of a run in the first level. `calls`: for each op, in order, the calls for its parts."""
     results, brought = ([label(plan, name) for name in names] for names in (
         [op.outputs[0] for op in run.ops], [s.storage for s in run.inputs]))  # fmt: skip
     names = (*map(_row_constant, results), *(f"{_row_constant(name)}_FOR_{step}" for name in brought))
@@ -226,7 +226,7 @@ def streamed_step(plan: Plan, step: int, run: StreamedRun, calls: Sequence[Seque
     by += f", each in at most {run.shares} parts" if run.shares > 1 else ""
     first, last = comment(run.ops[0].name), comment(run.ops[-1].name)
     text = f"{len(run.ops)} ops from {first} to {last}, {by}, {len(run.events)} calls"
-    streamed = {  # besides the table: statements before it, channels to wait for at the end, and the work of a core
+    streamed = {  # besides the table: statements before it, channels to wait for at the end, and each core's work
         "streams": [_stream(plan, step, s) for s in run.streams],
         "first": [f"{plan.name}_row({pairs[s.storage]}, 0);" for s in run.inputs],
         "waits": [s.channel + odd for s in run.streams for odd in range(min(2, s.copies))],
@@ -253,7 +253,7 @@ def stream_tables(plan: Plan) -> str:
 
 
 def _work(parts: Sequence[Share], calls: Sequence[Call]) -> str:
-    """C for a core's calls, of which each is for some parts of a row; without parts for all of it."""
+    """C for a core's calls, each guarded by its parts of a row; without parts, one call for the whole row."""
     if not parts:
         return calls[0].text
     pairs = zip(map(_parts, parts), calls, strict=True)
@@ -261,7 +261,7 @@ def _work(parts: Sequence[Share], calls: Sequence[Call]) -> str:
 
 
 def _parts(share: Share) -> str:
-    """C for whether a part of a row is one of these."""
+    """The C condition that a part of a row is one of these."""
     if share.past == share.first + 1:
         return f"part == {share.first}"
     return f"part < {share.past}" if share.first == 0 else f"part >= {share.first} && part < {share.past}"
@@ -283,12 +283,12 @@ def _stream(plan: Plan, step: int, s: Stream) -> str:
 
 # Ops that run tile by tile, as loops over static tables of copies and turns.
 
-SLOTS = 32  # copies under way that a table's player keeps at most, on the stack
+SLOTS = 32  # most copies under way that the tables' C function keeps, on its stack
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """Copies that a turn starts before its calls and behind them, a mask of channels to wait for; its calls."""
+    """Numbers of copies that a turn starts before and after its calls, masks of channels to wait for, and its calls."""
 
     fetched: int
     stored: int
@@ -296,22 +296,22 @@ class _Turn:
     base: int  # number of the row of places
     first: int  # number of its first call
     parts: int
-    arrived: str  # a mask of channels to wait for first, of those of parts
-    staged: int  # copies started behind the wait
+    arrived: str  # a mask of channels of parts, to wait for first
+    staged: int  # copies started after the wait
 
 
 @dataclass(frozen=True)
 class _Turns:
     """Tables of an op's turns."""
 
-    kinds: tuple[_Turn, ...]  # turns that differ
-    order: tuple[int, ...]  # of every turn the number of its kind
-    bases: tuple[tuple[int, ...], ...]  # where operands, result and constants of a turn lie
-    parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls by kernel and what they add to that; equal ones once
+    kinds: tuple[_Turn, ...]  # the different turns
+    order: tuple[int, ...]  # the number of each turn's kind
+    bases: tuple[tuple[int, ...], ...]  # offsets of operands, result and constants of a turn
+    parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls: their kernel and what they add to `bases`; equal calls once
 
 
 def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
-    """`kernels`: the op's kernels as they are printed, and their C functions."""
+    """The step of an op in tiles. `kernels`: the op's kernels as they are printed, and their C functions."""
     loops = " > ".join(f"{loop['axis']} {loop['extent']}/{loop['tile']}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
     called = sum(bool(turn.calls) for turn in moved.turns)
@@ -343,7 +343,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
 
 
 def tile_tables(plan: Plan) -> str:
-    """The types of the tables of all ops in tiles, and the functions that go through them."""
+    """Types of the tables of all ops in tiles, and the functions that execute the tables."""
     tiled = _tiled(plan)
     return render(
         "tiles.c:tile_tables", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
@@ -366,8 +366,8 @@ def _mask(channels: Iterable[int], first: int = 0) -> str:
 
 
 def under_way(turns: Sequence[Turn]) -> int:
-    """The longest row of copies, by number, of which the first is not waited for when the last is started."""
-    first, most, number = dict[int, int](), 0, 0  # by channel: the oldest copy that nobody waited for
+    """The most consecutive copies between the oldest that is not waited for and the newest, both included."""
+    first, most, number = dict[int, int](), 0, 0  # by channel: the oldest copy that no step has waited for
     for t in (t for turn in turns for t in (*turn.before, *turn.stored)):
         if isinstance(t, Wait):
             first.pop(t.channel, None)
@@ -381,7 +381,7 @@ def under_way(turns: Sequence[Turn]) -> int:
 def _copies(
     plan: Plan, step: int, moved: MappedOp, weights: Weights, places: Sequence[Named]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copies that differ in more than the far side's offset; for every copy its form and that offset."""
+    """Copies that differ in more than the far side's offset; and for each copy its form and that offset."""
     forms, rows = dict[str, int](), list[str]()
     stored = {c.block for c in moved.copies if not c.tensor and (c.into or not c.stage)}
     offsets = {block: weights.offset(moved.blocks[block]) for block in stored}
@@ -414,7 +414,7 @@ def _copies(
 
 
 def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
-    """The turns of an op. A call's places count from those of its turn, the least of all its calls."""
+    """The turns of an op. A call's places are relative to its turn's, the least of all its calls."""
     first_parts, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns = list[tuple[int, tuple[int, ...]]](), list[int]()
     for turn in moved.turns:
@@ -451,7 +451,7 @@ def _call(
     places: Sequence[Named],
     several: bool,
 ) -> Call:
-    """A kernel's call, whose pointers `base` and `part` have."""
+    """The call of a kernel, with pointers from the C variables `base` and `part`."""
     op = moved.op
     read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]

@@ -1,7 +1,7 @@
-"""The weights file, and the sources that give it and the arena their sections.
+"""The weights file, and the sources that give the file and the arena their sections.
 
-The file: 16 bytes of header, then the constants, each on a multiple of 4, of 8 if its numbers have
-64 bits. Header words, little endian: magic "EBW1", size of the file, a hash of what lies where (a
+The file: 16 bytes of header, then the constants, each at a multiple of 4, or of 8 if its numbers have
+64 bits. Header words, little endian: magic "EBW1", size of the file, a hash of the constants' layout (a
 program refuses weights that were packed for another), CRC-32 of all that follows the header."""
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..ops.base import Constant
 from ..plan.search import Plan
 
 HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
-UNSHOWN = ("source", "name", "target", "note")  # fields of a request that are no options, or that a note need not name
+UNSHOWN = ("source", "name", "target", "note")  # fields of a request that are no options, or that notes omit
 OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # as in a string of C
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The packed file and the offset of each constant, by identity of its bytes and type."""
+    """The packed file, and the offset in bytes of each constant, by its type and bytes."""
 
     blob: bytes
     offsets: dict[tuple[str, bytes], int]
@@ -41,7 +41,7 @@ class Weights:
 
     @property
     def linked_bytes(self) -> int:
-        """Bytes of the file in the program: none without constants, for nothing refers to it."""
+        """Bytes of the file in the program: 0 without constants, because nothing refers to it."""
         return len(self.blob) if self.offsets else 0
 
     @property
@@ -54,7 +54,7 @@ def _key(data: Array) -> tuple[str, bytes]:
 
 
 def pack(constants: Iterable[Constant], align: int = ALIGN) -> Weights:
-    """Lay the constants one after the other, equal ones once, each at a multiple of `align` bytes."""
+    """Pack the constants in order, equal ones once, each at a multiple of `align` bytes."""
     body, offsets = bytearray(), dict[tuple[str, bytes], int]()
     plan = hashlib.sha256()
     for constant in constants:
@@ -69,7 +69,7 @@ def pack(constants: Iterable[Constant], align: int = ALIGN) -> Weights:
 
 
 def bound_to(weights: Weights, code: str) -> Weights:
-    """Weights whose hash is also that of the C, where numbers of the model stand, too: zero points, small constants."""
+    """Weights whose hash covers the C, too, because it has numbers of the model: zero points, small constants."""
     digest = hashlib.sha256(weights.blob[8:12] + code.encode()).digest()[:4]
     return replace(weights, blob=weights.blob[:8] + digest + weights.blob[12:])
 
@@ -80,7 +80,7 @@ def uses_assembly(plan: Plan) -> bool:
 
 
 def arenas(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Symbol and bytes of the arena in every memory that the plan uses; none if the caller brings it."""
+    """Symbol and bytes of the arena in every memory that the plan uses; none if the caller provides it."""
     if plan.request.arena == "caller":
         return {}
     used = [m for m, height in plan.layout.heights.items() if height]
@@ -88,22 +88,22 @@ def arenas(plan: Plan) -> dict[str, tuple[str, int]]:
 
 
 def arena_symbols(name: str, memories: Iterable[str]) -> list[str]:
-    """The arrays that are a model's arenas in these memories."""
+    """C symbols of a model's arenas in these memories."""
     return [f"{name}_arena_{m.lower()}" if i else f"{name}_arena" for i, m in enumerate(memories)]
 
 
 def sections(plan: Plan) -> list[tuple[str, str, int, str]]:
     """Memory, symbol, bytes and input section of each arena; none if it is part of another.
 
-    The section is `.bss.edgebuild.N.arena`, or has the memory's name behind it. The prefix lets scripts that know
-    nothing of edgebuild place it with `*(.bss.*)`, in front of their heap.
+    The section is `.bss.edgebuild.N.arena`, or that with the memory's name appended. The prefix lets linker scripts
+    without knowledge of edgebuild place it with `*(.bss.*)`, before their heap.
     """
     shared = plan.request.arena == "shared"
     return sections_of(plan.name, {} if shared else {m: size for m, (_, size) in arenas(plan).items()})
 
 
 def sections_of(name: str, heights: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
-    """Sections of arenas of these sizes by memory, the first of which has the plain name."""
+    """Sections of arenas with these sizes by memory; the first has the plain name."""
     first = f".bss.edgebuild.{name}.arena"
     symbols = zip(heights.items(), arena_symbols(name, heights), strict=True)
     return [(m, symbol, size, f"{first}.{m.lower()}" if i else first) for i, ((m, size), symbol) in enumerate(symbols)]
@@ -116,7 +116,7 @@ def _view(plan: Plan, sha256: str) -> dict[str, object]:
 
 
 def _note(plan: Plan, sha256: str) -> list[str]:
-    """A note of ELF (its owner `edgebuild`, its type 1) in assembler: lines of what the model was made of, and how.
+    """An ELF note (owner `edgebuild`, type 1) in assembler, with a line for each input and option of the model.
 
     The section is not loaded, so it takes no memory, and `strip -R .note.edgebuild` removes it.
     """
@@ -130,14 +130,14 @@ def _note(plan: Plan, sha256: str) -> list[str]:
 
 
 def weights_align(plan: Plan) -> int:
-    """Bytes of which the addresses of weights and arenas are multiples."""
+    """Alignment in bytes of weights and arenas."""
     lines = CACHE_LINE if any(m.cached for m in plan.target.memories) else 1
     return max(16, lines, plan.target.dma_align) if plan.moves else 16
 
 
 def assembly(plan: Plan, weights: Weights, sha256: str) -> str:
-    """Assembler that needs no preprocessor: its macros, and files that a project includes everywhere, do no harm."""
-    native = plan.target.core.isa == "native"  # other linkers ask no object whether its stack is executable
+    """Assembler for no preprocessor, so that its macros and files that a project includes everywhere do not matter."""
+    native = plan.target.core.isa == "native"  # only these linkers need objects to say that the stack is not executable
     view = _view(plan, sha256)
     return render("weights:S", used=uses_assembly(plan), weights=bool(weights.offsets), native=native, **view)
 
@@ -150,11 +150,11 @@ def portable(plan: Plan, weights: Weights, sha256: str) -> str:
     return render("weights:c", used=used, lines=lines, **_view(plan, sha256))
 
 
-# Linker scripts of a model: one puts weights and arenas into the memories of the plan, one checks other scripts.
+# Linker scripts of a model: one places weights and arenas in the memories of the plan, one checks other scripts.
 
 
 def fragment(plan: Plan) -> str:
-    """Empty but for a comment where the target has no firmware to link."""
+    """The linker script for the plan's memories; only a comment if the target has no firmware to link."""
     return render(
         "linker:memory",
         name=plan.name,
@@ -166,9 +166,7 @@ def fragment(plan: Plan) -> str:
 
 
 def check(plan: Plan) -> str:
-    """Assertions that somebody's linker script places arenas, state and a DMA unit's lists; empty but for a comment on
-    the host.
-    """
+    """Assertions that the user's linker script places arenas, state and DMA lists; only a comment on the host."""
     lists = [".bss.edgebuild.lists"] if any(LISTS in m.roles for m in plan.target.memories) else []
     return render(
         "linker:check",
