@@ -1,4 +1,4 @@
-"""Files that belong to a register description, found without reading it: build systems ask for them in every build."""
+"""Files that belong to a register description, listed without parsing it: build systems ask for them in every build."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INCLUDE = re.compile(r'`include\s+["<]([^">\r\n]+)[">]')  # SystemRDL
 
 
 def overlay_of(description: Path) -> Path:
-    """The overlay beside a register description, which need not be there."""
+    """The path of the overlay beside a register description, which need not exist."""
     return description.with_suffix(".overlay.yaml")
 
 
 def files_beside(description: Path) -> list[str]:
-    """The overlay, if there is one, and what a description in SystemRDL, or a patch of svdtools, includes."""
+    """The overlay, if there is one, and the includes of a SystemRDL description or an svdtools patch."""
     included, todo = dict[str, None](), [description] if description.suffix.lower() == ".rdl" else []
     if description.suffix.lower() in PATCHES:
         from .patches import read_patch  # late: few descriptions are patches
@@ -32,7 +32,7 @@ def files_beside(description: Path) -> list[str]:
         file = todo.pop()
         try:
             text = read_bytes(file).decode("utf-8", "replace")
-        except EdgebuildError:  # of which the reader of the description will say more
+        except EdgebuildError:  # the description's reader reports it
             text = ""
         inner = [Path(os.path.normpath(file.parent / name)) for name in INCLUDE.findall(text)]
         todo += [f for f in inner if str(f) not in included]

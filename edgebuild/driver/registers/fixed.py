@@ -1,7 +1,7 @@
-"""Layouts that silicon has fixed: fields of the source found in a CMSIS-SVD or SystemRDL file.
+"""Layouts that silicon has fixed: fields of the source are looked up in a CMSIS-SVD or SystemRDL file.
 
-What is fixed is *ordered*: neighbouring accesses of one register may become one, every store is made, and all accesses
-keep their order. SVD does not say which fields are plain; without an overlay no read stands for another, too."""
+Fields of silicon are *ordered*: neighbouring accesses of one register may merge, every store is made, and all accesses
+keep their order. SVD does not say which fields are plain. So without an overlay no read replaces another, either."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Fixed:
     dialect: Dialect
     layout: Layout
     files: tuple[str, ...]
-    absent: tuple[str, ...]  # files that would have been read
+    absent: tuple[str, ...]  # files that would have been read, but do not exist
     interrupts: frozenset[str]
-    shapes: Shapes  # of which the arrays that silicon has in one register are known
+    shapes: Shapes  # with `packed`: the arrays that silicon has in one register
 
 
 def read_map(path: Path) -> RegisterMap:
@@ -66,8 +66,8 @@ def read_map(path: Path) -> RegisterMap:
 
 
 def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> Fixed:
-    """`text` is that of the source. Raises EdgebuildError if a field is not in the file `path`, has another width
-    there, or lies irregularly."""
+    """Lay out a driver as the description `path` says. `text`: the source's. Raises EdgebuildError if the file lacks a
+    field, has it with another width, or has an array's elements at unequal distances."""
     overlay_file = overlay_of(path)
     overlay = read_facts(Overlay, overlay_file) if overlay_file.is_file() else Overlay()
     map_ = with_aliases(read_map(path), overlay, overlay_file)
@@ -106,12 +106,12 @@ class _Fixer:
         self.dialect, self.shapes = dialect, shapes
         self.fields: dict[FieldId, Field] = {}
         self.names: dict[FieldId, set[str]] = {}  # BLOCK.REGISTER.FIELD of all instances
-        self.places: dict[tuple[str, str], Field] = {}  # facts of each leaf of a group
+        self.places: dict[tuple[str, str], Field] = {}  # attributes of each (group, leaf)
         self.targets: dict[tuple[tuple[str, str], FieldId, str, str], None] = {}  # (..., rse or wse, pattern)
         self.blocks = {d.name: block_of(d, map_, facts.layers[-1], path, text) for d in dialect.devices.values()}
         self.finders = {name: Finder(block) for name, block in self.blocks.items()}
         self.bases: dict[tuple[str, tuple[str, ...]], int] = {}
-        self.groups: dict[str, GroupLayout] = {}  # those that are done, inner ones first
+        self.groups: dict[str, GroupLayout] = {}  # the finished layouts, inner groups first
 
     def _wrong_field(self, leaf: Leaf, text: str, *hints: str) -> EdgebuildError:
         return clang.error_at(self.dialect.cursors[leaf.field], self.text, text, *hints)
@@ -122,7 +122,7 @@ class _Fixer:
     # ---- instances
 
     def instances(self, group: str) -> Iterator[tuple[Device, tuple[str, ...]]]:
-        """The ways to a group: each device that has it, and the path there."""
+        """The instances of a group: each device with it, and the path to it in the device."""
         for device in self.dialect.devices.values():
             yield from ((device, words) for words in self._ways(device.group, group, ()))
 
@@ -152,7 +152,7 @@ class _Fixer:
         return matches[0]
 
     def _number(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Location | None:
-        """A register, or its lowest part, as one field; None where the source's field has another width."""
+        """A register, or its lowest part, as one field; None if the source's field does not have that width."""
         register = self.finders[device.name].whole(words)
         if register is None:
             return None
@@ -168,7 +168,7 @@ class _Fixer:
         return Location(replace(register, fields=(info,), marks=register.marks), info)
 
     def _check_mistakes(self, device: Device, words: tuple[str, ...]) -> None:
-        """Raise what is wrong with a register in the file, where that is why nothing is found there."""
+        """Raise the description's mistake about a register, if it explains why a name was not found."""
         block = self.blocks[device.name].name
         for register, error in self.map.mistakes:
             at, _, name = register.rpartition(".")
@@ -226,7 +226,7 @@ class _Fixer:
         self, registers: dict[str, Register], group: str, leaf: Leaf, spots: list[Location], base: int, device: Device,
         around: int,
     ) -> None:  # fmt: skip
-        """`around`: clusters around all registers of the group, which go unnamed."""
+        """Add a leaf to its register. `around`: number of clusters around all registers of the group, left unnamed."""
         info, block = spots[0].register, self.blocks[device.name]
         steps = {b.register.offset - a.register.offset for a, b in pairwise(spots)}
         shifts = {b.field.lsb - a.field.lsb for a, b in pairwise(spots)}
@@ -253,7 +253,7 @@ class _Fixer:
         if all(s.name not in (spots[0].field.name, leaf.name) for s in register.slots):
             text = f"register '{name}' is used as a number and by fields"
             raise self._wrong_field(leaf, text, "  make its fields a group, and its number bf_raw(device->GROUP)")
-        elements = {s.field.name for s in spots[1:]} if packed else set()  # one slot stands for all of them
+        elements = {s.field.name for s in spots[1:]} if packed else set()  # one slot represents all elements
         first_field = spots[0].field.name
         slots = [
             replace(
@@ -273,7 +273,7 @@ class _Fixer:
         self._note((group, leaf.name), leaf.field, slot, spots[0], device)
 
     def _agreed(self, slot: Slot, leaf: Leaf) -> Slot:
-        """Facts of the file about a field, with those of the source; the source may know more, and nothing else."""
+        """The slot with the source's attributes added. Raises EdgebuildError if they contradict the file."""
         info = leaf.info
         if info is None:
             return slot
@@ -329,7 +329,7 @@ class _Fixer:
 
     @staticmethod
     def _slot_of_number(info: FieldInfo, parts: list[Slot]) -> Slot:
-        """A register as a number: it does what one of its fields does."""
+        """The slot of a register as a number: it has the effects of all of its fields."""
         written = {s.modified for s in parts if "w" in s.access}
         modified = written.pop() if len(written) == 1 else "modify" if written else ""
         action = next((s.action for s in parts if s.action), "")
@@ -339,7 +339,7 @@ class _Fixer:
                     action=action, key=parts[0].key.rpartition(".")[0], open=any(s.open for s in parts))  # fmt: skip
 
     def _note(self, place: tuple[str, str], id: FieldId, slot: Slot, location: Location, device: Device) -> None:
-        """Facts of the file about the field, added to those of the source: in general, and for its group and leaf."""
+        """Add the file's attributes of a field to those of the source, for the field and for its leaf."""
         info, block = location.field, self.blocks[device.name]
         over, _ = self.facts.of(block, location.register, info)
         self.names.setdefault(id, set()).add(field_name(block, location.register, info))
@@ -353,20 +353,20 @@ class _Fixer:
     ) -> Field:
         old = before or self.dialect.field(id)
         rse, wse = set(old.rse), set(old.wse)
-        guessed = slot.assumed and slot.action  # each read of it counts anyway, and those of neighbours are refused
+        guessed = slot.assumed and slot.action  # each of its reads counts anyway, and a neighbour's read is refused
         if (slot.sensitive and not over.rse and not guessed) or "self" in (over.rse or ()):
             rse |= self._near(device) if slot.action == "modifyExternal" else {id}
         if (slot.back in ("0", "1", "never") and "w" in slot.access) or "self" in (over.wse or ()):
             wse |= {id}
         order = "memory" if over.memory else "independent" if over.independent else "ordered"
-        if before:  # of several instances the strictest counts
+        if before:  # the strictest order of all instances
             order = min(order, old.order, key=("ordered", "independent", "memory").index)
         volatile, shared = old.volatile or slot.volatile, old.shared or bool(over.shared)
         effects = {"rse": frozenset(rse), "wse": frozenset(wse)}
         return replace(old, **effects, volatile=volatile, order=order, shared=shared)  # type: ignore[arg-type]
 
     def order_views(self) -> None:
-        """Fields of registers that share addresses keep their order, whatever the overlay says of each alone."""
+        """Order the fields of registers that share addresses, even if the overlay says otherwise of each."""
         for group in self.groups.values():
             for a, b in combinations(group.registers, 2):
                 ends = [r.offset + r.stride * (r.count - 1) + r.bits // 8 for r in (a, b)]
@@ -378,7 +378,7 @@ class _Fixer:
                     self.places[place] = replace(self.places[place], order="ordered")
 
     def add_targets(self, file: Path) -> None:
-        """The other fields that the overlay says are changed, once the names of all are known."""
+        """Add the other fields that accesses change by the overlay, after the names of all fields are known."""
         silicon = field_names(self.map)
         for place, id, kind, pattern in self.targets:
             if not any(fnmatchcase(name, pattern) for name in silicon):
@@ -402,11 +402,11 @@ class _Fixer:
         return Sub(name, group, places[0] - base, steps.pop() if steps else 0, dims)
 
     def _bases(self, device: Device, words: tuple[str, ...], name: str, dims: tuple[int, ...]) -> list[int]:
-        """Where the elements of a group inside of another begin."""
+        """Base addresses of the elements of a nested group, from the block's base."""
         return [self.bases[(device.name, (*words, *_words(name, i)))] for i in product(*(range(n) for n in dims))]
 
     def _size(self, shape: Shape, registers: list[Register], subs: tuple[Sub, ...]) -> int:
-        """The distance of the elements where the group is in an array; else what it covers."""
+        """Size in bytes: the distance of the elements if the group is in an array, else the bytes that it covers."""
         strides = set()
         for g in (g for name, g in self.shapes.groups.items() if name not in self.shapes.idle):
             for part in g.parts:
@@ -426,7 +426,7 @@ class _Fixer:
 
 
 def _counting(register: Register) -> list[Slot]:
-    """The slots that make a difference between registers: others are kept, as bits of no field are."""
+    """The slots that must be equal in all instances. Others are only kept, as bits outside of fields are."""
     return [s for s in register.slots if s.field or s.back != "keep" or s.sensitive]
 
 
@@ -437,8 +437,8 @@ def _words(name: str, index: tuple[int, ...]) -> tuple[str, ...]:
 def block_of(device: Device, map_: RegisterMap, overlay: Overlay, path: Path, text: bytes) -> Block:
     """The peripheral at the device's address, or the one that the overlay names for it.
 
-    SystemRDL has addresses within a part, so there a name is enough, and so is a single block. `text` is that of the
-    source. Raises EdgebuildError where the device is nothing of this, or lies elsewhere.
+    SystemRDL has relative addresses, so an equal name suffices there, or a single block. `text`: the source's. Raises
+    EdgebuildError if no peripheral fits, or it has another address.
     """
     if device.name in overlay.devices:
         return next(b for b in map_.blocks if b.name == overlay.devices[device.name])

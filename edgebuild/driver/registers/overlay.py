@@ -1,12 +1,12 @@
-"""Overlays: what a register description does not say, in a file beside it (`chip.overlay.yaml` for `chip.svd`).
+"""Overlays: attributes that a register description lacks, in a file beside it (`chip.overlay.yaml` for `chip.svd`).
 
     fields:
       GPIO.CTRL.EN: {plain: true}            # stored, and nothing else changes it
       GPIO.SCRATCH.*: {memory: true}         # as memory: stores that are overwritten may be left out, in any order
       "GPIO.*.DONE": {rse: [self], back: "0"}  # patterns of PERIPHERAL.REGISTER.FIELD
 
-`hal/overlays` has ready ones. One whose `parts` fit the name of the device lies below the user's own, whose words count
-more. Below both is what names and descriptions suggest (`assumed`).
+`hal/overlays` has ready-made ones. Those whose `parts` match the device's name are layers below the user's overlay,
+which overrides them. The lowest layer is what names and descriptions suggest (`assumed`).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ..layout.registers import Layout, Slot
 from ..source.dialect import NEUTRAL
 from .regmap import Block, FieldInfo, RegisterInfo, RegisterMap
 
-READS = ("clear", "set", "modify")  # what a read may do, in the words of SVD's readAction
+READS = ("clear", "set", "modify")  # side effects of a read (SVD's readAction)
 
 
 @dataclass(frozen=True)
 class Words:
-    """Facts of an overlay about fields; None: nothing. `rse` and `wse` hold `self` and patterns of other fields."""
+    """Attributes of fields in an overlay; None: not stated. `rse`, `wse`: `self` and patterns of other fields."""
 
-    plain: bool | None = None  # nothing but a write changes it
-    memory: bool | None = None  # plain, and stores may be left out or change their order
+    plain: bool | None = None  # only a write changes it
+    memory: bool | None = None  # plain, and stores may be left out or reordered
     independent: bool | None = None  # its accesses need not keep their order with those of other fields
-    shared: bool | None = None  # a race between its writers is meant
-    volatile: bool | None = None  # it may change by itself
-    bytes: bool | None = None  # the bus takes accesses to a part of it, which then are as wide as the source's field
+    shared: bool | None = None  # a race between its writers is intended
+    volatile: bool | None = None  # hardware may change it
+    bytes: bool | None = None  # the bus accepts accesses to a part of it, as wide as the source's field
     rse: tuple[str, ...] | None = None
     wse: tuple[str, ...] | None = None
     access: str | None = None
     back: str | None = None
-    write: str | None = None  # what a write does, in the words of SVD's modifiedWriteValues
+    write: str | None = None  # effect of a write (SVD's modifiedWriteValues)
     read: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,11 +59,11 @@ class Words:
 
     @property
     def stored(self) -> bool:
-        """Whether only writes change it."""
+        """Whether only writes change the field."""
         return bool(self.plain or self.memory)
 
     def over(self, below: Words) -> Words:
-        """These words, and those below that they leave open."""
+        """These attributes, completed by those of the layer below that do not contradict them."""
         own_words = {k: v for k, v in vars(self).items() if v is not None}
         if self.stored:
             below = replace(below, write=None, read=None, back=None, volatile=None, rse=None, wse=None)
@@ -77,7 +77,7 @@ ACTING = tuple(word for word, neutral in NEUTRAL.items() if neutral in ("0", "1"
 
 @dataclass(frozen=True)
 class Alias:
-    """The registers of peripheral `of` at another address, where each bit that is written acts, as `write` says."""
+    """A second view of peripheral `of` at another address, where a write has the effect `write`."""
 
     of: str
     address: int
@@ -90,12 +90,12 @@ class Alias:
 
 @dataclass(frozen=True)
 class Overlay:
-    """One file. Its keys are patterns as in file names: BLOCK.REGISTER.FIELD.
+    """One overlay file. Keys of `fields` are shell patterns of BLOCK.REGISTER.FIELD.
 
-    `aliases`: other views of peripherals, which a description has once. `devices`: the peripherals whose registers
-    devices of the source have although they lie elsewhere. `bytes`: the bus takes accesses to a part of a register,
-    which no description says. `inherits`: ready overlays below this one. `parts`: names of devices, as patterns, whose
-    descriptions a ready one is for, and `source` the document that states its facts.
+    `aliases`: further views of peripherals that the description has once. `devices`: peripherals whose registers a
+    device of the source has at another address. `bytes`: the bus accepts accesses to parts of all registers, which no
+    description states. `inherits`: ready-made overlays below this one. Of a ready-made one, `parts`: patterns of the
+    names of devices that it is for; `source`: the document that states its facts.
     """
 
     fields: Mapping[str, Words] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Overlay:
     source: str = ""
 
     def of(self, name: str) -> Words:
-        """Facts of all entries that fit PERIPHERAL.REGISTER.FIELD; of two with the same key, the later one counts."""
+        """Attributes from all entries that match PERIPHERAL.REGISTER.FIELD; later entries override earlier ones."""
         all_ = Words()
         for pattern, words in self.fields.items():
             if fnmatchcase(name, pattern):
@@ -117,13 +117,13 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is known of the fields of a map: by the user's overlay, ready ones, and by what names suggest."""
+    """Attributes of a map's fields from all layers: the user's overlay, ready-made ones, and guesses from names."""
 
     map: RegisterMap
     layers: tuple[Overlay, ...]  # the lowest first
 
     def of(self, block: Block, register: RegisterInfo, info: FieldInfo) -> tuple[Words, str]:
-        """(facts of a field, why something of it is assumed only)."""
+        """(attributes of a field, why one of them is only assumed; empty if none is)."""
         words, name = Words(), field_name(block, register, info)
         for layer in self.layers:
             words = layer.of(name).over(words)
@@ -142,9 +142,9 @@ class Facts:
 
 
 def ready_overlays(names: Iterable[str], file: Path) -> list[Overlay]:
-    """The ready overlays of these names, each with those that it inherits below it.
+    """Read ready-made overlays by name, each with those that it inherits below it.
 
-    Raises EdgebuildError for an unknown one.
+    Raises EdgebuildError for an unknown name.
     """
     folder, layers = hal_dir() / "overlays", list[Overlay]()
     for name in names:
@@ -158,18 +158,18 @@ def ready_overlays(names: Iterable[str], file: Path) -> list[Overlay]:
 
 
 def overlays_of(map_: RegisterMap, own: Overlay, file: Path) -> tuple[Overlay, ...]:
-    """The ready overlays for the device of a description, those that its own overlay in `file` names, and that one."""
+    """All layers, the lowest first: ready-made ones for the device, those that `own` (in `file`) inherits, `own`."""
     fitting = [p for p in sorted((hal_dir() / "overlays").glob("*.yaml")) if _is_for(p, map_.name)]
     return (*ready_overlays([*(p.stem for p in fitting), *own.inherits], file), own)
 
 
 def _is_for(path: Path, device: str) -> bool:
-    head = re.search(r"^parts: *\[([^\]]*)\]", read_text(path), re.M)  # the rest is read of one that fits
+    head = re.search(r"^parts: *\[([^\]]*)\]", read_text(path), re.M)  # only a matching one is parsed
     return head is not None and any(fnmatchcase(device.upper(), p.upper()) for p in re.findall('"([^"]*)"', head[1]))
 
 
 def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap:
-    """The map with the views that the overlay in `file` adds. Raises EdgebuildError for one of nothing."""
+    """The map with the overlay's aliases. Raises EdgebuildError for an unknown peripheral, or a name in use."""
     named = {b.name: b for b in map_.blocks}
     blocks, mistakes = list(map_.blocks), list(map_.mistakes)
     for name, alias in overlay.aliases.items():
@@ -196,12 +196,12 @@ def field_name(block: Block, register: RegisterInfo, info: FieldInfo) -> str:
 
 
 def field_names(map_: RegisterMap) -> set[str]:
-    """All names that an overlay may speak of."""
+    """The names of all fields to which an overlay may refer."""
     return {field_name(b, r, f) for b in map_.blocks for r in b.registers for f in r.fields or (r.whole,)}
 
 
 def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Collection[str]) -> None:
-    """Raise EdgebuildError where the overlay in `file` names a device or a peripheral that does not exist."""
+    """Raise EdgebuildError if the overlay in `file` names a device or a peripheral that does not exist."""
     blocks = [b.name for b in map_.blocks]
     for name, block in overlay.devices.items():
         if name not in devices:
@@ -211,7 +211,7 @@ def check_devices(overlay: Overlay, file: Path, map_: RegisterMap, devices: Coll
 
 
 def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path) -> None:
-    """Every key of the overlay in `file` is about something that the map, read from `described`, has."""
+    """Raise EdgebuildError if a key of the overlay matches no field of the map, or its attributes contradict."""
     silicon = field_names(map_)
     for pattern, words in overlay.fields.items():
         text = ""
@@ -227,15 +227,15 @@ def check_keys(overlay: Overlay, file: Path, map_: RegisterMap, described: Path)
             raise fail(text, file=str(file), line=line)
 
 
-# ---- template of an overlay: what is assumed, and fields that a driver uses and a description leaves open
+# ---- template of an overlay: assumed attributes, and fields of the driver that a description leaves open
 
 SETTING = re.compile("EN|MODE|DIV|BAUD|PARITY|LEN|SEL|PIN|PORT|CFG|CONF|PRESC|SPEED|MASK|DIR|POL|PHA")
 
 
 def overlay_template(layout: Layout, cdfg: Cdfg) -> str:
-    """An overlay that says what holds without one; whoever knows the silicon changes the lines that can say more.
+    """An overlay that states the assumptions that hold without one, for the user to correct.
 
-    It has the fields that the driver uses, and those beside them of which something is assumed.
+    It has the fields that the driver uses, and the neighbours with assumed attributes.
     """
     accesses = [a for f in cdfg.functions.values() for a in f.accesses]
     slots = {s.key: s for g in layout.groups.values() for r in g.registers for s in r.slots}
@@ -257,7 +257,7 @@ def overlay_template(layout: Layout, cdfg: Cdfg) -> str:
 
 
 def _stated(slot: Slot) -> tuple[str, str]:
-    """(words of an overlay, why)."""
+    """(entry of an overlay, reason)."""
     if slot.assumed:
         words = f"write: {slot.modified}" if slot.modified else "read: modify" if slot.action else "volatile: true"
         return words, f"assumed: {slot.assumed}"
@@ -273,18 +273,18 @@ def _lines(places: Iterable[tuple[str, int]], kind: str) -> str:
     return ("line " if len(numbers) == 1 else "lines ") + ", ".join(numbers) if numbers else ""
 
 
-# ---- effects that names, descriptions and kinds of access suggest, where a description states none
+# ---- effects that names, descriptions and kinds of access suggest, where the file states none
 #
-# A wrong guess that a field acts costs a line of an overlay. A wrong guess that it is a setting destroys flags. So what
-# may be a flag is one, and where nobody says which value does nothing there, `modify` stands for it: no write of a
-# neighbour is allowed. Where a file states effects (`modifiedWriteValues`), its silence means that there are none, and
-# only descriptions count.
+# A wrong guess that a field has an effect costs the user a line of an overlay. A wrong guess that it is a setting
+# destroys flags. So a possible flag counts as one. If its harmless value is unknown, it is `modify`: no write of a
+# neighbour is allowed. If a file states effects (`modifiedWriteValues`) anywhere, fields without one have none, unless
+# their descriptions say so.
 
 ONE, ZERO = r"(?:a |an |with |it to |by )*\W?(?:1|one)\b\W?", r"(?:a |an |with |it to |by )*\W?(?:0|zero)\b\W?"
 WRITE = r"\bwrit(?:e|es|ing|ten)\b:? *(?:as )?"
 CLEAR, SET = r"(?:clear|reset)(?:s|ed|ing)?\b", r"sets?\b"
 BY_WRITE = r"\b[^.;]{0,40}?(?:by|when|with|if|,) *(?:it is |software |\()* *"
-STATED = (  # (a description that says it, what a write does)
+STATED = (  # (pattern of a description, effect of a write)
     (rf"\brc_w1\b|\bw1c\b|\br/?wc1?\b|{WRITE}{ONE}[^.;,]{{0,30}}?{CLEAR}|{CLEAR}{BY_WRITE}{WRITE}{ONE}", "oneToClear"),
     (rf"\brc_w0\b|\bw0c\b|{WRITE}{ZERO}[^.;,]{{0,30}}?{CLEAR}|{CLEAR}{BY_WRITE}{WRITE}{ZERO}", "zeroToClear"),
     (rf"{WRITE}{ONE}[^.;,]{{0,20}}?toggle|toggled?{BY_WRITE}{WRITE}{ONE}", "oneToToggle"),
@@ -310,7 +310,7 @@ DATA = re.compile(r"(?:.*_)?(?:U?ART)?(?:RX?|X|RXF|TRX)?(?:DR|DATA|DATAR|FIFO|RB
 
 
 def assumed(register: RegisterInfo, info: FieldInfo, stated: bool) -> tuple[str, str]:
-    """(what a write does in the words of SVD, "changes" where hardware does, "read" where a read does; why), or empty.
+    """(effect of a write, or "changes" (hardware changes it), or "read" (a read changes it); reason); ("", "") if none.
 
     `stated`: whether the file states effects of other fields.
     """
@@ -331,7 +331,7 @@ def assumed(register: RegisterInfo, info: FieldInfo, stated: bool) -> tuple[str,
 
 
 def _by_name(register: RegisterInfo, info: FieldInfo, description: str, name: str) -> tuple[str, str]:
-    """The assumption about a field whose description does not say what a write does."""
+    """(effect of a write, reason) as names suggest it, for a field whose description states none."""
     text = register.description.lower()
     if info.access == "w":
         no_value = register.reset >> info.lsb & ((1 << info.width) - 1)

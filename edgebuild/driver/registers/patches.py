@@ -1,9 +1,9 @@
-"""Elements of XML, and patch files of svdtools: what they correct in a register description, before it is read.
+"""Elements of XML, and svdtools' patch files, which correct a register description before it is read.
 
 A patch names its description by `_svd`, includes other files, and has a map for each peripheral and register. Patterns
-are those of shells; several stand between commas or braces, and `?~` in front says that none needs to fit. At each
-level the words count in svdtools' order: delete, copy, strip, modify, clear, add, derive, merge, split, and then what
-stands inside. Arrays and clusters that a patch makes are not made: names stay, and C's subscripts find them anyway.
+are shell patterns; alternatives are separated by commas or in braces; a pattern with `?~` in front may match nothing.
+At each level the operations run in svdtools' order: delete, copy, strip, modify, clear, add, derive, merge, split, and
+then the inner maps. `_array` and `_cluster` of a patch are ignored: C's subscripts also match the separate names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Element:
-    """An element of XML, and where it stands."""
+    """An element of XML, with its position."""
 
     tag: str
     attributes: dict[str, str]
@@ -36,7 +36,7 @@ class Element:
     column: int
     text: str = ""
     children: list[Element] = field(default_factory=list)
-    file: str = ""  # another one that a part of the description is from
+    file: str = ""  # the patch file that it comes from; "" for the description itself
 
     def child(self, tag: str) -> Element | None:
         return next((c for c in self.children if c.tag == tag), None)
@@ -50,18 +50,18 @@ class Element:
 
 
 def refused(file: str, lines: list[str], number: int, column: int, text: str) -> EdgebuildError:
-    """The error with the line that is refused and a mark below it."""
+    """An error with the refused line and a mark below it."""
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     return fail(text, file=file, line=number, column=column, hints=caret(line, column) if line else ())
 
 
-LISTS = ("peripherals", "registers", "fields")  # a parent has one of each; files that have more mean one
-DEEPEST = 100  # elements in one another; SVD has about ten levels, and more where clusters are in clusters
+LISTS = ("peripherals", "registers", "fields")  # a parent has one of each; several are joined
+DEEPEST = 100  # nesting of elements; SVD has about ten levels, and more with nested clusters
 ENCODING = re.compile(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)["']""")
 
 
 def decoded(data: bytes, file: str) -> str:
-    """The text in the encoding that the file names; bytes that it has no sign for stand in descriptions only."""
+    """The text, decoded as the file declares. Invalid bytes are replaced: they only occur in descriptions."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -74,13 +74,13 @@ def decoded(data: bytes, file: str) -> str:
 
 
 def parse(text: str, file: str) -> Element:
-    """The root of the file. Raises EdgebuildError with line and column."""
-    import xml.parsers.expat  # late: a driver's own description is only written
+    """The root element of an XML file. Raises EdgebuildError with line and column."""
+    import xml.parsers.expat  # late: only fixed layouts read XML
 
     lines = text.split("\n")
-    parser = xml.parsers.expat.ParserCreate("utf-8")  # whatever the text says: it is decoded
+    parser = xml.parsers.expat.ParserCreate("utf-8")  # whatever it declares, the text is decoded already
     stack: list[Element] = [Element("", {}, 0, 0)]
-    texts: list[list[str]] = [[]]  # of the open elements, in pieces: to join them one by one takes quadratic time
+    texts: list[list[str]] = [[]]  # pieces of the open elements' texts; repeated concatenation takes quadratic time
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         element = Element(tag, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1)
@@ -116,8 +116,8 @@ def parse(text: str, file: str) -> Element:
     return stack[0].children[0]
 
 
-DEEP, MANY, PATTERNS, VALUES = 20, 4096, 256, 100_000  # files in one another; files; patterns of one word; values
-MOST = 64  # bits of a register
+DEEP, MANY, PATTERNS, VALUES = 20, 4096, 256, 100_000  # limits: nesting; files; alternatives of a pattern; values
+MOST = 64  # bits of a field that is split
 READS = {"_read": "", "_RM": "modify", "_RS": "set", "_RC": "clear", "_RME": "modifyExternal"}
 WRITES = {
     "_write": "", "_WM": "modify", "_WS": "set", "_WC": "clear", "_W1S": "oneToSet", "_W0C": "zeroToClear",
@@ -125,12 +125,12 @@ WRITES = {
 }  # fmt: skip
 KINDS = {"_registers": "register", "_clusters": "cluster", "_cluster": "cluster", "_interrupts": "interrupt"}
 PLACES = ("bitOffset", "bitWidth", "bitRange", "lsb", "msb")
-OWN = ("name", "baseAddress", "interrupt", "description", "addressOffset")  # stay where the rest is derived
+OWN = ("name", "baseAddress", "interrupt", "description", "addressOffset")  # kept by elements that are derived
 
 
 @dataclass
 class Spec:
-    """A value of a patch, and where it stands. `words`: of a list; `map`: of a map, includes merged."""
+    """A value of a patch, with its position: `text`, or `words` of a list, or the `map`, with includes merged."""
 
     node: Node
     text: str = ""
@@ -142,12 +142,12 @@ class Spec:
 
     @property
     def names(self) -> list[str]:
-        """The words of a list, or the keys of a map, or the one word."""
+        """The words of a list, or the keys of a map, or the single word."""
         return [w.text for w in self.words] or list(self.map) or [self.text] * bool(self.text)
 
     @property
     def rows(self) -> list[tuple[str, Spec]]:
-        """The entries of a map, or the words of a list, or the one word, without a name."""
+        """The entries of a map, or (with the name "") the words of a list, or the single word."""
         return [*self.map.items()] or [("", each) for each in self.words or [self] if each.text]
 
     @property
@@ -160,7 +160,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Patch:
-    """`description`: the file that is patched. `files`: all others that are read."""
+    """`description`: the file that is patched. `files`: the patch, and all other files that are read."""
 
     spec: Spec
     description: Path
@@ -168,7 +168,7 @@ class Patch:
 
 
 def read_patch(path: Path) -> Patch:
-    """Raises EdgebuildError for what is no patch, and for files that are not there."""
+    """Read a patch. Raises EdgebuildError if it is no patch, or a file is missing."""
     files: list[str] = []
     spec = _loaded(path, files, 0)
     if not spec.of("_svd").text:
@@ -189,7 +189,7 @@ def _loaded(path: Path, files: list[str], depth: int) -> Spec:
 
 
 def _parsed(node: Node, seen: list[int], depth: int = 0) -> Spec:
-    """`seen`: values so far, since an alias of YAML may stand for many."""
+    """Parse a node. `seen`: number of values so far, which is limited because YAML's aliases may multiply them."""
     from yaml.nodes import MappingNode, SequenceNode  # late: few descriptions are patches
 
     seen[0] += 1
@@ -203,7 +203,7 @@ def _parsed(node: Node, seen: list[int], depth: int = 0) -> Spec:
 
 
 def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
-    """Merge what a map includes; a file that one of its inner maps has included is left out, as svdtools does."""
+    """Merge the includes of a map, except files that one of its inner maps has included, as svdtools does."""
     inside = {p for _, each in spec.inner for p in _include(each, path, files, depth)}
     for name in spec.of("_include").names:
         file = Path(normpath(path.parent / name))
@@ -216,7 +216,7 @@ def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
 
 
 def _merge(spec: Spec, other: Spec) -> None:
-    """Add what an included file says besides; where both say it, its includer counts."""
+    """Merge an included file into a map. In a conflict, the including file wins."""
     for key, value in other.map.items():
         own = spec.map.get(key)
         if own is None:
@@ -227,7 +227,7 @@ def _merge(spec: Spec, other: Spec) -> None:
 
 
 def expanded(pattern: str) -> Iterator[str]:
-    """The patterns that one with commas or braces stands for."""
+    """The alternatives of a pattern with commas or braces."""
     match = re.search(r"\{([^{}]*)\}", pattern)
     if not match:
         yield from (p.strip() for p in pattern.split(","))
@@ -237,7 +237,7 @@ def expanded(pattern: str) -> Iterator[str]:
 
 
 class Patcher:
-    """Changes the elements of a description. `bits`: (lowest bit, width) of a field. `other`: peripherals of a file."""
+    """Applies a patch to a description. `bits`: (lowest bit, width) of a field. `other`: peripherals of a file."""
 
     def __init__(
         self, patch: Patch, bits: Callable[[Element], tuple[int, int]], other: Callable[[str], Element]
@@ -277,7 +277,7 @@ class Patcher:
                     self._registers(p, _holder(p, "registers", spec), each)
 
     def _registers(self, p: Element, holder: Element, spec: Spec) -> None:
-        """Registers of a peripheral or a cluster, which are in `holder`."""
+        """Patch the registers of a peripheral or a cluster, which are in `holder`."""
         for key in ("_delete", "_modify", "_add"):
             for name, each in spec.of(key).map.items():
                 if name in KINDS:
@@ -317,7 +317,7 @@ class Patcher:
                 self._field(f, each)
 
     def _level(self, holder: Element, tag: str, spec: Spec, clear: str) -> None:
-        """The words that registers of a peripheral and fields of a register have in common."""
+        """Apply the operations that registers of a peripheral and fields of a register have in common."""
         self._delete(holder, tag, spec.of("_delete"))
         for name, each in spec.of("_copy").map.items():
             self._copy(holder, tag, name, each, "_from")
@@ -330,7 +330,7 @@ class Patcher:
             self._clear(e)
         self._add_all(holder, tag, spec.of("_add"))
         for name, each in spec.of("_derive").map.items():
-            if name not in KINDS and "%s" not in name:  # an array that would have to be made
+            if name not in KINDS and "%s" not in name:  # "%s": an array, which is not created
                 self._derive(holder, tag, name, each)
         for e in holder.all(tag) if {"_prefix", "_suffix"} & spec.map.keys() else ():
             _put_text(e, "name", spec.of("_prefix").text + _name(e) + spec.of("_suffix").text)
@@ -354,7 +354,7 @@ class Patcher:
     def _fitting(
         self, holder: Element, tag: str, patterns: list[str], spec: Spec, optional: bool = False
     ) -> list[Element]:
-        """Elements whose names fit. Raises EdgebuildError where a pattern fits none."""
+        """Elements whose names match. Raises EdgebuildError if a pattern that is not optional matches none."""
         all_: dict[int, Element] = {}
         for pattern in patterns:
             fits = {id(e): e for e in holder.all(tag) if _fits(_name(e), pattern)}
@@ -428,7 +428,7 @@ class Patcher:
                 _put(new, key, each)
 
     def _derive(self, holder: Element, tag: str, pattern: str, spec: Spec) -> None:
-        """Elements get all but their name and place from another one; one that is not there is added."""
+        """Derive elements from another one, all but name and place; a missing element is added."""
         fits = self._fitting(holder, tag, [pattern], spec, optional=True)
         if not fits and not pattern.startswith("?~"):
             self._add(holder, tag, pattern, Spec(spec.node))
@@ -445,7 +445,7 @@ class Patcher:
                     _put(e, key, each)
 
     def _clear(self, e: Element) -> None:
-        """No enumerations and limits in the fields of an element."""
+        """Remove enumerations and write constraints from the fields of an element."""
         e.children = [c for c in e.children if c.tag not in ("enumeratedValues", "writeConstraint")]
         for c in e.children:
             if c.tag in ("registers", "register", "cluster", "fields", "field"):
@@ -461,7 +461,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _stripped(name: str, pattern: str, end: bool) -> str:
-    """The name without the shortest beginning, or the longest end, that fits."""
+    """The name without the shortest prefix, or the longest suffix, that matches."""
     for at in range(len(name) + 1):
         if fnmatchcase(name[at:] if end else name[:at], pattern):
             return name[:at] if end else name[at:]
@@ -475,7 +475,7 @@ def _element(tag: str, spec: Spec, text: str = "") -> Element:
 
 
 def _holder(parent: Element, tag: str, spec: Spec) -> Element:
-    """The list of an element, which may not be there yet."""
+    """The list `tag` of an element, created if missing."""
     holder = parent.child(tag)
     if holder is None:
         holder = _element(tag, spec)
@@ -491,13 +491,13 @@ def _field(name: str, lsb: int, width: int, spec: Spec) -> Element:
 
 
 def _put_text(e: Element, tag: str, text: str, spec: Spec | None = None) -> None:
-    """Give a child of an element another text; none removes it."""
+    """Set the text of an element's child; an empty text removes the child."""
     new = _element(tag, spec, text) if spec else Element(tag, {}, e.line, e.column, text, file=e.file)
     e.children = [c for c in e.children if c.tag != tag] + ([new] if text else [])
 
 
 def _put(e: Element, key: str, spec: Spec) -> None:
-    """Set what a map says of an element; lists and maps besides limits say nothing of registers."""
+    """Set a property of an element. Lists and maps other than write constraints are ignored."""
     if key == "derivedFrom":
         e.attributes[key] = spec.text
     elif key in ("_write_constraint", "writeConstraint"):

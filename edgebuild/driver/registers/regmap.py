@@ -1,4 +1,4 @@
-"""Register descriptions: what CMSIS-SVD and SystemRDL files say, in one form."""
+"""Register descriptions: one form for CMSIS-SVD and SystemRDL files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...base.text import rdl_name
 from ..source.dialect import NEUTRAL
 from .beside import files_beside, overlay_of
 
-RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of bits that are none
+RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of reserved bits
 
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """`modified`: what a write does (words of SVD's modifiedWriteValues), "" if it stores. `complete`: whether the
-    file says all there is to say, so that a field without effects is plain; SVD never does."""
+    """A field. `modified`: effect of a write (SVD's modifiedWriteValues), "" if it stores. `complete`: whether the file
+    states all effects, so that a field without any is plain; SVD files never do."""
 
     name: str
     lsb: int
@@ -36,22 +36,22 @@ class FieldInfo:
     complete: bool = False
     values: tuple[tuple[str, int], ...] = ()  # an enumeration
     once: bool = False  # only the first write after a reset counts
-    accepts: tuple[tuple[int, int], ...] = ()  # ranges of values that may be written; nothing: all
-    mark: str = field(default="", compare=False)  # of an element of an array: NAME#POSITION, counted from 0
+    accepts: tuple[tuple[int, int], ...] = ()  # ranges of writable values; empty: all
+    mark: str = field(default="", compare=False)  # for an element of an array: NAME#POSITION, counted from 0
     description: str = field(default="", compare=False)
     parts: tuple[FieldInfo, ...] = field(default=(), compare=False)  # fields of a register that is used as a number
 
     @property
     def back(self) -> str:
-        """Value that a write of a neighbour may write here: "keep", "0", "1" or "never"."""
-        if self.modified or self.once:  # what is written back once is what stays
+        """The value that a write of a neighbour may put here: "keep", "0", "1" or "never"."""
+        if self.modified or self.once:  # writing back would be the only write that counts
             return NEUTRAL.get(self.modified, "never")
         return "0" if self.access == "r" else "keep"
 
 
 @dataclass(frozen=True)
 class RegisterInfo:
-    """`scope` has the clusters around the register; `offset` counts from the block's base."""
+    """A register. `scope`: clusters around it, the outermost first; `offset`: bytes from the block's base."""
 
     name: str
     offset: int
@@ -60,8 +60,8 @@ class RegisterInfo:
     scope: tuple[str, ...] = ()
     access: str = "rw"
     reset: int = 0
-    alternate: bool = False  # another view of an address that has one already
-    marks: tuple[str, ...] = field(default=(), compare=False)  # scope and name, elements of arrays as in a field's mark
+    alternate: bool = False  # a further view of the same address
+    marks: tuple[str, ...] = field(default=(), compare=False)  # scope and name, each as `FieldInfo.mark`
     description: str = field(default="", compare=False)
 
     @property
@@ -70,11 +70,11 @@ class RegisterInfo:
 
     @property
     def whole(self) -> FieldInfo:
-        """The field that a register without fields is."""
+        """A register without fields, as one field."""
         return FieldInfo(self.name, 0, self.bits, self.access)
 
     def number(self, width: int) -> FieldInfo:
-        """The register as one field of its lowest bits; fields named RESERVED above them are no part of it."""
+        """The register's lowest `width` bits as one field; reserved fields above them are left out."""
         access = "".join(c for c in "rw" if any(c in f.access for f in self.fields)) or self.access
         complete = bool(self.fields) and all(f.complete for f in self.fields)
         parts = tuple(f for f in self.fields if f.lsb < width or not RESERVED.fullmatch(f.name))
@@ -91,8 +91,8 @@ class Block:
     group: str = ""
 
     def acts(self, register: RegisterInfo, info: FieldInfo) -> bool:
-        """Whether a register is one of a family such as INTENSET and INTENCLR of which a file says no more: a 1 acts,
-        and a read gives what is set. Whoever writes back there what was read clears, or toggles, all of it."""
+        """Whether a register's name is of a family such as INTENSET and INTENCLR, and the file states no effect.
+        There a 1 acts, and a read returns the bits that are set: writing them back would clear or toggle them all."""
         parts = ACTION.fullmatch(register.name.upper())
         if info.modified or "w" not in info.access or not parts:
             return False
@@ -112,14 +112,14 @@ ACTIONS = {
     **dict.fromkeys(("SET", "SETR", "W1TS", "W1S", "IER"), "set"),
     **dict.fromkeys(("CLR", "CLRR", "CLEAR", "W1TC", "W1C", "IDR"), "clear"),
     **dict.fromkeys(("TOG", "TOGGLE", "TGL", "NOT", "INV", "XOR"), "toggle"),
-}  # how the names of registers end in which a 1 acts
+}  # suffixes of registers in which a 1 acts
 ACTION = re.compile(rf"(.*?)_?({'|'.join(ACTIONS)})(_?\d[\d_]*)?")
 
 
 @dataclass(frozen=True)
 class RegisterMap:
-    """`mistakes`: registers, as PERIPHERAL.REGISTER, that are wrong or have fields that overlap, as vendors' files have
-    them, with what to say to whoever uses such a register."""
+    """A description. `mistakes`: (PERIPHERAL.REGISTER, error) of wrong registers and overlapping fields, which vendors'
+    files have; the error is raised if a driver uses the register."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -129,15 +129,15 @@ class RegisterMap:
 
     @cached_property
     def says_effects(self) -> bool:
-        """Whether it states for any field what a write or a read does besides."""
+        """Whether it states an effect of a write or a side effect of a read for any field."""
         return any(f.modified or f.read_action for b in self.blocks for r in b.registers for f in r.fields)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A register or a cluster below a scope, or an array of alike ones: `count` of them, `stride` bytes apart; 0: none.
+    """A register or a cluster below a scope, or an array of `count` equal ones, `stride` bytes apart (0: no array).
 
-    `content`: the register, or those of the cluster, with names without an array's index, and offsets of their own.
+    `content`: the register, or the cluster's registers, named without an array's index, at offsets in the member.
     """
 
     name: str
@@ -147,7 +147,7 @@ class Member:
     stride: int = 0
 
     def without_index(self, index: int) -> Member | None:
-        """The member as an element of an array, named without the index; None if the names have no such index."""
+        """The member as an element of an array, named without the index; None if its names lack the index."""
         end, names, content = f"_{index}", [self.name], self.content
         if isinstance(content, RegisterInfo):
             if content.alternate:
@@ -160,7 +160,7 @@ class Member:
 
 
 def clusters(registers: tuple[RegisterInfo, ...]) -> list[Member]:
-    """Members directly below a scope. Registers `a_0`, `a_1`... that are alike become one array, and so do clusters."""
+    """Members directly below a scope. Equal registers `a_0`, `a_1`... become one array, and so do clusters."""
     members: list[Member] = []
     for scope, group in groupby(registers, lambda r: r.scope[:1]):
         run = tuple(group)
@@ -175,7 +175,7 @@ def clusters(registers: tuple[RegisterInfo, ...]) -> list[Member]:
 
 
 def _appended(members: list[Member], new: Member) -> Member:
-    """The new member, or the array that it goes on with the last one, which is taken off the list."""
+    """The new member or, if it continues the array of the last one, that array; then the last one is removed."""
     last = members[-1] if members else new
     count, stride = last.count or 1, last.stride or new.offset - last.offset
     first, bare = last if last.count else last.without_index(0), new.without_index(count)
@@ -188,12 +188,12 @@ def _appended(members: list[Member], new: Member) -> Member:
 
 
 def normal(words: Iterable[str]) -> str:
-    """Names that differ only in case, `_` and brackets are the same: `CH[0].CTRL`, `CH0_CTRL`."""
+    """Normalise a name: `CH[0].CTRL` and `CH0_CTRL` differ only in case, `_` and brackets, and become equal."""
     return re.sub(r"[^A-Z0-9]", "", "".join(words).upper())
 
 
 def marked(words: Iterable[str]) -> str:
-    """Words as `normal` has them, with `#` in front of each subscript: `CH[0].CTRL.3` is CH#0CTRL#3."""
+    """Normalise a name as `normal` does, with `#` in front of each subscript: `CH[0].CTRL.3` becomes CH#0CTRL#3."""
     signs = (re.sub(r"\[(\d+)\]", r"#\1", f"#{w}" if w.isdigit() else w) for w in words)
     return re.sub(r"[^A-Z0-9#]", "", "".join(signs).upper())
 
@@ -211,14 +211,14 @@ class Location:
 
     @property
     def renumbered(self) -> bool:
-        """Whether the names of the file count otherwise than C does, as CCR1 to CCR3 or A to C."""
+        """Whether the file's names do not count from 0 as C does: CCR1 to CCR3, or A to C."""
         names = (*self.register.scope, self.register.name, self.field.name)
         return marked((*self.path, self.field.mark or self.field.name)).replace("#", "") != normal(names)
 
     def places(self, alone: bool, behind: bool = False) -> Iterator[str]:
-        """Ways to say an element of an array in C. `alone`: the only field of its register, which may go unnamed.
+        """Spellings of an element of an array in C. `alone`: the only field of its register, which may be unnamed.
 
-        `behind`: subscripts that stand inside of names stand behind them, as C has them: FUNC0_OUT is FUNC_OUT[0].
+        `behind`: subscripts inside of names move to their ends: FUNC0_OUT becomes FUNC_OUT[0].
         """
         names = (*self.register.scope, self.register.name, self.field.name)
         marks = (*self.path, self.field.mark or self.field.name)
@@ -238,7 +238,7 @@ class Finder:
 
     def __init__(self, block: Block) -> None:
         self.fields: dict[tuple[str, str], list[Location]] = {}  # by the kind of a name, and the name
-        self.wholes: dict[str, list[RegisterInfo]] = {}  # by names and by subscripts
+        self.wholes: dict[str, list[RegisterInfo]] = {}  # by name, and by name with subscripts
         self.names = {normal(w) for r in block.registers for w in ((r.name,), (*r.scope, r.name))}
         for register in block.registers:
             fields = register.fields or (register.whole,)
@@ -253,7 +253,7 @@ class Finder:
                 path = (*register.scope, register.name)
                 keys = [("exact", normal((*path, f.name))), ("scoped", normal((*register.scope, f.name)))]
                 keys += [("bare", normal((f.name,)))] + [("register", normal(path))] * (len(fields) == 1)
-                for kind in ("places", "behind"):  # by subscripts, where the file has arrays; those inside of names
+                for kind in ("places", "behind"):  # with subscripts, if the file has arrays
                     places = dict.fromkeys(location.places(len(fields) == 1, kind == "behind"))
                     keys += [(kind, place) for place in places if "#" in place]
                 number = re.fullmatch(rf"{stem}(\d+)", f.name) if stem else None
@@ -263,7 +263,7 @@ class Finder:
                     self.fields.setdefault(kind_and_name, []).append(location)
 
     def whole(self, words: tuple[str, ...]) -> RegisterInfo | None:
-        """The register of this name, as a number."""
+        """The register of this name; None unless there is exactly one."""
         place = marked(words)
         for key in (place, normal(words)):
             fitting = dict.fromkeys(self.wholes.get(key, ()))
@@ -274,11 +274,11 @@ class Finder:
         return None
 
     def find(self, words: tuple[str, ...]) -> list[Location]:
-        """All fields of this name; one if the name is good."""
+        """All fields of this name; a valid name has exactly one."""
         whole, place = normal(words), marked(words)
         best: list[Location] = []
         keys = [("places", place), ("behind", place), ("exact", whole), ("scoped", whole), ("register", whole)]
-        if normal(words[:-1]) not in self.names:  # else the field is meant to be in that register, and nowhere else
+        if normal(words[:-1]) not in self.names:  # else only fields of the named register count
             keys.append(("bare", normal(words[-1:])))
         for kind, name in keys:
             locations = list(dict.fromkeys(self.fields.get((kind, name), ())))
@@ -293,7 +293,7 @@ class Finder:
 # SystemRDL: read through systemrdl-compiler, written as plain text.
 
 T = TypeVar("T")
-MANY = 1 << 16
+MANY = 1 << 16  # limit of registers, address maps, and elements of an array
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -363,7 +363,7 @@ def read_rdl(path: Path) -> RegisterMap:
 
 
 def _check_arrays(node: Any, path: Path) -> None:
-    """Raise EdgebuildError for an array of more elements than any chip has; its elements need not be made for that."""
+    """Raise EdgebuildError for an array with more than `MANY` elements, before they are created."""
     for child in node.children(unroll=False):
         dimensions = getattr(child.inst, "array_dimensions", None) or ()
         if prod(dimensions) > MANY:
@@ -373,7 +373,7 @@ def _check_arrays(node: Any, path: Path) -> None:
 
 
 def _counted(parts: Iterator[T], what: str, path: Path) -> tuple[T, ...]:
-    """All parts. Raises EdgebuildError where there are more than any chip has: an array may name any number."""
+    """All parts. Raises EdgebuildError if there are more than `MANY`: a small file may declare any number."""
     counted = tuple(islice(parts, MANY + 1))
     if len(counted) > MANY:
         raise fail(f"there are more than {MANY} {what}", file=str(path))
@@ -381,7 +381,7 @@ def _counted(parts: Iterator[T], what: str, path: Path) -> tuple[T, ...]:
 
 
 def _check_files(path: Path) -> None:
-    """Refuse what is no file, is too large, or holds Perl, which the compiler would run. Raises EdgebuildError."""
+    """Raise EdgebuildError if a file is missing, is too large, or contains Perl, which the compiler would run."""
     for file in (path, *map(Path, files_beside(path))):
         if file == overlay_of(path):
             continue
@@ -401,7 +401,7 @@ def _registers(
     for child in node.children(unroll=True):
         name, mark = (child.inst_name + "".join(f"{sign}{i}" for i in child.current_idx or ()) for sign in "_#")
         if isinstance(child, RegNode):
-            if child.is_msb0_order:  # some tools swap the bits of each field, others place it from the other end
+            if child.is_msb0_order:  # tools disagree: some reverse each field's bits, others the field's place
                 line = getattr(child.inst.inst_src_ref, "line", 0)
                 text = f"register '{child.inst_name}' counts bits from the most significant one (msb0), which tools"
                 raise fail(f"{text} take in different ways; number them [high:low]", file=file, line=line)
@@ -440,7 +440,7 @@ def _field(f: Any) -> FieldInfo:
 
 
 def write_rdl(map_: RegisterMap, comment: str = "") -> str:
-    """One address map of the devices, below a map for each type of them, which tools can take as their top.
+    """Write SystemRDL: an address map for each type of device, and at the end one with all devices, the top.
 
     Instances are in the order of the description, clusters are register files.
     """
@@ -491,7 +491,7 @@ def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
 
 
 def _hardware(f: FieldInfo) -> Iterator[str]:
-    """How hardware writes what software writes, too: one sets flags that the other clears, else it strobes a value."""
+    """How hardware writes a field that software also writes: it sets flags that software clears, or strobes a value."""
     if "Clear" in f.modified:
         yield "hwset;"
     elif "Set" in f.modified:

@@ -1,6 +1,6 @@
-"""CMSIS-SVD: a strict reader with line and column for what is wrong.
+"""CMSIS-SVD: a strict reader, whose errors have line and column, and a writer.
 
-`derivedFrom`, `dim` arrays, clusters and inherited register properties are resolved, so what comes out is flat.
+The reader resolves `derivedFrom`, `dim` arrays, clusters and inherited register properties: its result is flat.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ ONCE = {"w": "writeOnce", "rw": "read-writeOnce"}
 PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
-DEEP, MANY = 20, 1 << 16  # elements that one is derived from in turn; elements of an array, registers of a part
-# A number of the format, or binary with 0b as vendors write it, and a unit: k is 1024.
+DEEP, MANY = 20, 1 << 16  # limits: chain of derivedFrom; elements of an array, and registers of a peripheral
+# A number as SVD defines it, or binary with 0b as vendors write it, and a unit (k is 1024).
 NUMBER = re.compile(r"\+?(?:0x([0-9a-f]{1,32})|(?:0b|#)([01x]{1,64})|([0-9]{1,20}))([kmgt]?)")
 UNITS = ("", "k", "m", "g", "t")
-WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with bits that do not count
-ONLY_VALUE = {"Set": "oneToSet", "Clear": "oneToClear"}  # names of a 1 that is the one value to write
-SIZES = (8, 16, 32, 64)  # bits of an access, or of two
+WILD = re.compile("[xX](?![0-9a-fA-F])|(#|0[bB]).*[xX]")  # a number with don't-care bits
+ONLY_VALUE = {"Set": "oneToSet", "Clear": "oneToClear"}  # by the name of the only writable value, 1
+SIZES = (8, 16, 32, 64)  # bits of registers; 64 are two accesses
 INHERITED = ("size", "access", "resetValue", "resetMask")
 
 
 def read_svd(path: Path) -> RegisterMap:
-    """Raises EdgebuildError with line and column for whatever is wrong."""
+    """Read an SVD file. Raises EdgebuildError with line and column."""
     return _Reader(path).read()
 
 
 def read_patched(path: Path) -> RegisterMap:
-    """The map of a description with the patches of svdtools, which the file `path` begins."""
+    """Read the description that svdtools' patch `path` names, and apply the patch. Raises EdgebuildError."""
     patch = read_patch(path)
     reader = _Reader(patch.description)
 
@@ -67,7 +67,7 @@ class _Reader:
 
     @cached_property
     def enumerations(self) -> dict[str, list[tuple[tuple[str, ...], Element]]]:
-        """Elements that have an enumeration by name, with the names of what is around them, for derivedFrom."""
+        """Enumerations by name, each with its path (names of the enclosing elements), for derivedFrom."""
         by_name: dict[str, list[tuple[tuple[str, ...], Element]]] = {}
 
         def look(at: Element, path: tuple[str, ...]) -> None:
@@ -82,7 +82,7 @@ class _Reader:
         return by_name
 
     def enumeration(self, origin: str, around: tuple[str, ...]) -> Element | None:
-        """The enumeration with this path; of several the one that has most around it in common with the field."""
+        """The enumeration with this path; of several, the one whose path has most names in common with `around`."""
         *path, name = origin.split(".")
         fits = [(p, e) for p, e in self.enumerations.get(name, ()) if tuple(path) == p[len(p) - len(path) :]]
         return max(fits, key=lambda other: len({*other[0]} & {*around}))[1] if fits else None
@@ -121,7 +121,7 @@ class _Reader:
                 else:
                     try:
                         info = self.register(element, name, offset, properties, scope)
-                    except EdgebuildError as error:  # it matters to drivers that use the register
+                    except EdgebuildError as error:  # raised only for drivers that use the register
                         self.mistakes.append((f"{self.block}.{name}", error))
                         info = RegisterInfo(name, offset, 32, (), scope)
                     self.registers_read += 1
@@ -130,7 +130,7 @@ class _Reader:
                     yield replace(info, marks=(*marks, mark))
 
     def elements(self, element: Element) -> Iterator[tuple[str, int, int, str]]:
-        """As `instances`; of registers that are too many, such as a buffer of 16 MB, one that is a mistake."""
+        """The elements as in `instances`. Too many registers, such as a buffer of 16 MB, become one with a mistake."""
         try:
             yield from self.instances(element)
         except EdgebuildError as error:
@@ -156,7 +156,7 @@ class _Reader:
         return RegisterInfo(name, offset, bits, fields, scope, access, reset, alternate, description=description)
 
     def size(self, r: Element, name: str, offset: int, stated: str) -> int:
-        """Bits of the access that a register takes; vendors write 12 or 24 of registers in 16 or 32."""
+        """Size of a register in bits, rounded up to that of an access: vendors write 12 or 24 for 16 or 32."""
         bits = self.as_number(r, "size", stated)
         access = next((n for n in SIZES if bits <= n), 0)
         if not 0 < bits <= SIZES[-1]:
@@ -201,7 +201,7 @@ class _Reader:
         yield from self.disjoint(fields, register)
 
     def disjoint(self, fields: list[tuple[FieldInfo, Element]], register: str) -> Iterator[FieldInfo]:
-        """The fields but those named RESERVED, or the like, that lie on others; any other overlap is a mistake."""
+        """The fields without reserved ones that overlap others. Any other overlap is recorded as a mistake."""
         kept = [
             (f, e) for f, e in fields if not (RESERVED.fullmatch(f.name) and any(_overlap(f, g) for g, _ in fields))
         ]
@@ -215,9 +215,9 @@ class _Reader:
     def values(
         self, element: Element, around: tuple[str, ...], width: int, usage: str = ""
     ) -> tuple[tuple[str, int], ...]:
-        """The enumeration of a field; values with bits that do not count, or that do not fit, are left out.
+        """The enumeration of a field, without values that have don't-care bits or do not fit.
 
-        `around`: the names of the peripheral, the register and the field. `usage`: only values of it.
+        `around`: names of the peripheral, the register and the field. `usage`: only values with this usage.
         """
         values: dict[str, int] = {}
         for holder in element.all("enumeratedValues"):
@@ -231,7 +231,7 @@ class _Reader:
         return tuple((n, v) for n, v in values.items() if not v >> width)
 
     def accepts(self, element: Element, values: tuple[tuple[str, int], ...]) -> tuple[tuple[int, int], ...]:
-        """The ranges of values that a field takes, as `writeConstraint` has them; nothing if all."""
+        """The ranges of writable values by `writeConstraint`; empty: all values."""
         constraint = element.child("writeConstraint")
         if constraint is None:
             return ()
@@ -248,10 +248,10 @@ class _Reader:
     def effects(
         self, element: Element, register: Element, access: str, around: tuple[str, ...] = (), width: int = 0
     ) -> tuple[str, str]:
-        """Effects of a write and a read; those of the whole register do not count where it lacks such an access.
+        """(effect of a write, side effect of a read). The register's own count only for accesses that the field has.
 
-        A bit for which the file has one value to write, a 1 called Set or Clear, is set or cleared by it: so are nRF's
-        INTENSET and INTENCLR, of which it says no more.
+        If 1, named Set or Clear, is the only writable value of a bit, a 1 sets or clears it. nRF's files describe
+        INTENSET and INTENCLR by that alone.
         """
         whole = register if element is not register else Element("", {}, 0, 0)
         modified = element.value("modifiedWriteValues") or ("w" in access and whole.value("modifiedWriteValues")) or ""
@@ -283,7 +283,7 @@ class _Reader:
         return self.number(f, "bitOffset"), width
 
     def instances(self, element: Element) -> Iterator[tuple[str, int, int, str]]:
-        """(name, bytes, bits, mark) of each element of a `dim` array; the element says which of both shifts counts."""
+        """(name, shift in bytes, shift in bits, mark) of each element of a `dim` array; only fields use the bits."""
         name = element.value("name") or ""
         if not name:
             raise self.wrong(element, f"<{element.tag}> without a <name>")
@@ -314,7 +314,7 @@ class _Reader:
         return words
 
     def derived(self, element: Element, siblings: list[Element], depth: int = 0) -> Element:
-        """The element with what it does not say itself taken from the one that it is derived from."""
+        """The element, with missing properties filled in from the one that it is derived from."""
         origin = element.attributes.get("derivedFrom")
         if origin is None:
             return element
@@ -330,16 +330,16 @@ class _Reader:
         parent = self.derived(parent, siblings, depth + 1)
         merged = copy.copy(element)
         own = {c.tag for c in element.children}
-        if "%s" not in (element.value("name") or "%s"):  # one, derived from an array
+        if "%s" not in (element.value("name") or "%s"):  # a single element, derived from an array
             own |= {c.tag for c in parent.children if c.tag.startswith("dim")}
-        if own & set(POSITION):  # said in another way than the origin says it
+        if own & set(POSITION):  # possibly stated in another form than in the parent
             if not own & {"bitRange", "msb", "bitWidth"}:
                 width = str(self.bits(parent)[1])
                 merged.children = [*merged.children, replace(parent, tag="bitWidth", text=width, children=[])]
             own |= set(POSITION)
         merged.children = [*merged.children, *(c for c in parent.children if c.tag not in own)]
         holder, other = element.child("registers"), parent.child("registers")
-        if holder and other:  # what it has besides, and instead of registers of the same names
+        if holder and other:  # its own registers replace those of the same names
             redone = {c.value("name") for c in holder.children}
             both = [*holder.children, *(c for c in other.children if c.value("name") not in redone)]
             merged.children = [replace(c, children=both) if c is holder else c for c in merged.children]
@@ -353,7 +353,7 @@ class _Reader:
         )
 
     def at_path(self, words: list[str], tag: str) -> Element | None:
-        """Find the element at PERIPHERAL.CLUSTER.REGISTER.FIELD; the peripheral is this one where none is named."""
+        """The element at PERIPHERAL.CLUSTER.REGISTER.FIELD, or at such a path in the current peripheral; else None."""
         for path in (words, [self.block, *words]):
             at = self.peripherals.get(path[0])
             at = self.derived(at, list(self.peripherals.values())) if at else None
@@ -393,17 +393,17 @@ class _Reader:
 
 
 def _overlap(a: FieldInfo, b: FieldInfo) -> bool:
-    """Whether two fields lie on common bits that are read, or written, as both."""
+    """Whether two fields share bits that both read, or both write."""
     common = a.lsb < b.lsb + b.width and b.lsb < a.lsb + a.width
     return a is not b and common and bool(set(a.access) & set(b.access))
 
 
 def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
-    """Mark `CCR1`, `CCR2`... as the array that they are: alike, at equal distances, and counted from 1.
+    """Mark `CCR1`, `CCR2`... as an array if they are alike, at equal distances, and counted from 1.
 
-    Numbers inside of names count from 0, too: `TI0R`, `TI1R`. `TIR0`, `TIR1` need no mark.
+    Numbers inside of names may also count from 0: `TI0R`, `TI1R`. `TIR0`, `TIR1` need no mark.
     """
-    series: dict[tuple[tuple[str, ...], str, str], dict[int, int]] = {}  # numbers and places of registers
+    series: dict[tuple[tuple[str, ...], str, str], dict[int, int]] = {}  # {number: index in `registers`}
     for place, r in enumerate(registers):
         parts = re.fullmatch(r"(\D+)(\d+)(\D.*)?", r.name)
         if parts and not any("#" in m for m in r.marks):
@@ -413,7 +413,7 @@ def _numbered(registers: list[RegisterInfo]) -> list[RegisterInfo]:
         numbers = sorted(by_number)
         elements = [registers[by_number[n]] for n in numbers]
         steps = {b.offset - a.offset for a, b in pairwise(elements)}
-        places = {(f.lsb, f.width) for r in elements for f in r.fields}  # an element may lack some that others have
+        places = {(f.lsb, f.width) for r in elements for f in r.fields}  # elements need not all have the same fields
         disjoint = all(a + w <= b for (a, w), (b, _) in pairwise(sorted(places)))
         alike = len({r.bits for r in elements}) == 1 and disjoint and len({not r.fields for r in elements}) == 1
         first = numbers[0]
@@ -478,7 +478,7 @@ def _inside(registers: tuple[RegisterInfo, ...], pad: str) -> Iterator[str]:
 
 
 def _register(r: RegisterInfo, pad: str) -> Iterator[str]:
-    """Facts of a register behind its offset."""
+    """The lines of a register after its offset."""
     yield f"{pad}  <size>{r.bits}</size>"
     yield f"{pad}  <access>{WORD[r.access]}</access>"
     yield f"{pad}  <resetValue>{r.reset:#x}</resetValue>"
