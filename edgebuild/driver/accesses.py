@@ -1,4 +1,4 @@
-"""Accesses of registers in plain C: where each goes, and the register of a description that lies there."""
+"""Accesses of registers in plain C: their addresses, and the registers of a description at these addresses."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .source.lowering import Program
 from .source.sources import in_macro
 
 WIDE = 0xFFFFFFFF
-ALIASES = 0x3000  # where a peripheral's registers are set, cleared and toggled: those of Raspberry Pi's chips
+ALIASES = 0x3000  # address bits of views that set, clear and toggle registers: Raspberry Pi's chips
 STATEMENTS = (ir.Block, ir.If, ir.Loop, ir.Switch, ir.Return)
 NUMBERS, WORDS = ("number", "bool"), ("number", "pointer")
-Sizes = dict[str, dict[str, None]]  # registers, by peripherals
-Stays = dict[tuple[int, str], None]  # lines that stay C, with the reasons, in order
+Sizes = dict[str, dict[str, None]]  # names of registers, by peripheral
+Stays = dict[tuple[int, str], None]  # (line that stays C, reason), in order
 
 
 class Refused(Exception):
-    """The reason why an access stays C; none where it is of a variable."""
+    """An access stays C; the text is the reason, empty if the access is one of a variable."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Bytes behind a base; without one they are the whole address. `stride` bytes more for each step of an index."""
+    """An address in bytes: base + offset + stride * index. Base and index are optional."""
 
     offset: int
     base: ir.Expression | None = None
@@ -34,7 +34,7 @@ class Address:
     index: ir.Expression | None = None
 
     def plus(self, other: Address, factor: int = 1) -> Address:
-        """Raises Refused for a sum of two bases, or of two indices."""
+        """The sum. Raises Refused for two bases, or two indices."""
         other = other.times(factor)
         if (self.base and other.base) or (self.index and other.index):
             raise Refused("the address is computed")
@@ -42,7 +42,7 @@ class Address:
         return Address(self.offset + other.offset, self.base or other.base, stride, index)
 
     def times(self, factor: int) -> Address:
-        """A multiple, of which the base is an index. Raises Refused for that of a base and an index."""
+        """The multiple, in which the base becomes the index. Raises Refused if there is a base and an index."""
         if factor == 1:
             return self
         if self.base and self.index:
@@ -53,23 +53,23 @@ class Address:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A place in the text that reads or writes a register. `parents`: what stands around it, the nearest first."""
+    """An expression that reads or writes a register. `parents`: the enclosing nodes, the innermost first."""
 
-    place: ir.Expression  # the object, or the call of a function that does nothing but access it
+    place: ir.Expression  # the object, or the call of an accessor
     parents: tuple[ir.Node, ...]
     address: Address
-    words: tuple[str, ...]  # names that say which peripheral it is: a macro, a struct, a parameter
+    words: tuple[str, ...]  # register, and names that suggest the peripheral: a macro, a struct, a parameter
     size: int  # bytes
-    value: ir.Expression | None = None  # that the call stores
+    value: ir.Expression | None = None  # the value that a call stores
 
     @property
     def owner(self) -> str:
-        """The words without the register: accesses of one owner are of one kind of peripheral."""
+        """The words without the register, for an address with a base: equal owners are one kind of peripheral."""
         return "" if self.address.base is None else " ".join(self.words[1:])
 
 
 def accesses_of(function: ir.Function, program: Program) -> tuple[list[Access], Stays]:
-    """(accesses of a function, what stays C)."""
+    """(accesses of a function, lines that stay C)."""
     accesses, stays = list[Access](), Stays()
     for place, parents in _places(function.body, program) if function.body else ():
         try:
@@ -96,7 +96,7 @@ def _places(
     for part in x.parts if not isinstance(x, ir.Unevaluated) else ():
         address = plain(part) if is_call and isinstance(part, ir.Expression) else part
         if isinstance(address, ir.Unary) and address.operator == "&" and is_call:
-            part = address.operand  # of the object that the call accesses
+            part = address.operand  # the object that the call accesses
             for inner in part.parts:
                 yield from _places(inner, program, (part, address, x, *parents))
         else:
@@ -110,9 +110,9 @@ def plain(x: ir.Expression) -> ir.Expression:
 
 
 def accessor(function: ir.Function | None, program: Program) -> tuple[ir.Expression, int, int | None] | None:
-    """(the object that a function accesses, the argument with its address, the argument that it stores).
+    """(the object that a function accesses, index of the address argument, index of the argument that it stores).
 
-    The function does nothing else, as Zephyr's `sys_read32` and the `hw_set_bits` of the Pico SDK.
+    None unless the function does only that, as Zephyr's `sys_read32` and the `hw_set_bits` of the Pico SDK.
     """
     f = program.definitions.get(function.full_name) if function else None
     if not (f and isinstance(f.body, ir.Block) and len(f.body.statements) == 1):
@@ -139,7 +139,7 @@ def accessor(function: ir.Function | None, program: Program) -> tuple[ir.Express
 
 
 def _called(call: ir.Call, parents: tuple[ir.Node, ...], program: Program) -> Access:
-    """The access that a call of an accessor makes. Raises Refused."""
+    """The access that a call of an accessor makes. Raises Refused if its address is not supported."""
     place, at, stored = accessor(call.to, program) or (call, 0, None)
     argument = call.arguments[at]
     address = _checked(call, _sum(argument).plus(Address(_object(place).offset)))
@@ -161,7 +161,7 @@ def _is_place(x: ir.Node) -> bool:
 
 
 def _checked(place: ir.Expression, address: Address) -> Address:
-    """The address of a place. Raises Refused."""
+    """The address of a place, cut to 32 bits. Raises Refused if it is read from a register."""
     for part in (address.base, address.index):
         if part is not None and any(map(_is_place, part.all())):
             raise Refused("the address is read from a register")
@@ -169,12 +169,12 @@ def _checked(place: ir.Expression, address: Address) -> Address:
 
 
 def _object(place: ir.Expression) -> Address:
-    """The address of an object. Raises Refused."""
+    """The address of an object. Raises Refused for bit fields and the program's own structs."""
     match place.bare:
         case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
             is_pointer = base.type.kind == "pointer"
             if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
-                raise Refused  # a struct of the program: registers hold no pointers
+                raise Refused  # a struct of the program: peripherals have no pointers
             if member.bits is not None:
                 raise Refused("a bit field of C")
             return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
@@ -186,7 +186,7 @@ def _object(place: ir.Expression) -> Address:
 
 
 def _sum(x: ir.Expression) -> Address:
-    """A number or a pointer as an address. Raises Refused."""
+    """The address that a number or a pointer is. Raises Refused for other arithmetic."""
     if x.type.kind in NUMBERS and (value := x.constant) is not None:
         return Address(value)
     is_wide = x.type.kind in WORDS and x.type.size >= 4
@@ -214,7 +214,7 @@ def _sum(x: ir.Expression) -> Address:
 
 
 def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -> Iterator[str]:
-    """The register's name as the text has it, then names that say which peripheral it belongs to."""
+    """The register's name in the text, then names that suggest its peripheral."""
     same = [place, *(p for p in parents if p.span == place.span)]
     word = re.match(r"\w*", same[-1].source.decode("utf-8", "replace"))
     member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
@@ -228,9 +228,9 @@ def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -
 
 @dataclass(frozen=True)
 class Target:
-    """The register that an access goes to, or the first of `count` that it has an index for.
+    """The register of an access, or the first of `count` if the access has an index.
 
-    `name`: that of the array; `first`: the index of its first element in the source.
+    `name`: of the register or the array; `first`: the index of its first element in the source.
     """
 
     block: Block
@@ -238,11 +238,11 @@ class Target:
     name: str
     count: int = 0
     first: int = field(default=0, compare=False)
-    alias: int = field(default=0, compare=False)  # bytes from the register to another place that accesses it
+    alias: int = field(default=0, compare=False)  # bytes from the register to the view that is accessed
 
 
 def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access, Target]:
-    """The register of each access that the description has. Accesses by pointers of one kind are of one peripheral."""
+    """The register of each access, where the description has one. All accesses of one owner get one peripheral."""
     result: dict[Access, Target] = {}
     owners: dict[str, list[Access]] = {}
     for a in accesses:
@@ -257,7 +257,7 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
     for owner, addresses in sorted(owners.items()):
         stem, _, base = owner.partition(" ")
         near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
-        pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 is of no GPIO, however alike it is
+        pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 never matches a GPIO
         block = max(pool, key=partial(_likeness, addresses), default=None)
         if block and not any(_likeness(addresses, block)):
             block = next(near, None)
@@ -268,7 +268,7 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
 
 
 def wider(accesses: Sequence[Access], blocks: Sequence[Block]) -> Sizes:
-    """Registers that are accessed in words only, and are narrower in the description, with none behind them."""
+    """Registers that are narrower in the description, only accessed as words, and followed by none within the word."""
     right = targets(accesses, blocks)
     words = targets([a for a in accesses if a not in right and a.size == 4], [_widened(b) for b in blocks])
     narrow = {(t.block.name, t.name) for t in right.values()}
@@ -288,7 +288,7 @@ def _widened(block: Block) -> Block:
 
 
 def absence(a: Access, blocks: Sequence[Block]) -> str:
-    """Why the description has no register for an access."""
+    """The reason why the description has no register for an access."""
     bits, stem = 8 * a.size, a.owner.partition(" ")[0]
     for b in blocks:
         offset = a.address.offset - (0 if a.address.base else b.base)
@@ -300,14 +300,14 @@ def absence(a: Access, blocks: Sequence[Block]) -> str:
 
 
 def _kind(block: Block) -> str:
-    """The name without its number: I2C of I2C0, and UART of UART1_S; P0 says nothing."""
+    """The kind of a peripheral, its name without a number: I2C of I2C0, UART of UART1_S. P0 has none, and stays P0."""
     own = block.name.upper()
     kind = re.match(r"[A-Z]\d?[A-Z]+", own)
     return kind[0] if kind else own
 
 
 def _is_named(block: Block, stem: str) -> bool:
-    """Whether a word of a stem, such as SPI of SPI_TypeDef, is the kind of a peripheral."""
+    """Whether a word of a stem, such as SPI of SPI_TypeDef, is the block's kind or group."""
     words = {w.rstrip("0123456789") for w in re.split(r"[^A-Z0-9]+", stem.upper())}
     return not words.isdisjoint({_kind(block), block.group.upper()} - {""})
 
@@ -324,13 +324,16 @@ def _register(a: Access, block: Block, offset: int) -> Target | None:
 
 
 def _is_alike(word: str, name: str) -> bool:
-    """Whether a word of the text and a register's name end alike, as cr0 and SSPCR0 do."""
+    """Whether one of a word and a register's name is a suffix of the other: cr0 of SSPCR0."""
     own, other = normal((word,)), normal((name,))
     return own.endswith(other) or (len(own) > 1 and other.endswith(own))
 
 
 def _array(a: Access, block: Block, offset: int) -> Target | None:
-    """Registers at equal distances whose names count up, as CCR1 to CCR7. The index counts from 0, or as they do."""
+    """An array: registers at equal distances with consecutive numbers, as CCR1 to CCR7.
+
+    The access's index counts from 0, or as the names do. None if there is no such array.
+    """
     rows: dict[str, dict[int, RegisterInfo]] = {}
     for r in block.registers:
         if (m := re.fullmatch(r"(\w*?[A-Za-z_])(\d+)(\D*)", r.full_name)) and r.bits == 8 * a.size:
@@ -345,12 +348,12 @@ def _array(a: Access, block: Block, offset: int) -> Target | None:
 
 
 def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
-    """(accesses that the peripheral has a register for, how much the names of both agree); zeros: it is another one."""
+    """(number of accesses with a register in the block, score of their names); (0, 0) if the block is no candidate."""
     own = _kind(block)
     words = [w.upper() for a in accesses for w in a.words]
     places = [(a, t) for a in accesses if (t := _register(a, block, a.address.offset))]
     names = [(a.words[0], t.name if t.count else t.register.name) for a, t in places]
     alike = sum(_is_alike(word, name) for word, name in names)
     stem = sum(any(n in w for w in words) for n in {own, block.group.upper()} - {""})
-    stem += any(own in w for w in words)  # USART1 is more of a USART_TypeDef than UART4 is
+    stem += any(own in w for w in words)  # USART_TypeDef is rather USART1 than UART4
     return (len(places), alike * 2 + stem * len(places)) if alike * 2 >= len(accesses) or (stem and alike) else (0, 0)

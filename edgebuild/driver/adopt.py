@@ -1,10 +1,9 @@
-"""A driver in C with masks becomes a source in the dialect: the text around the accesses stays as it is written.
+"""Convert a driver in C with masks to a source in the dialect. The text around the accesses stays as written.
 
-Each function is proved against what the generator makes of it. One that is not gets a plainer form, or stays C.
+Each function is proved equal to its generated code. One without a proof gets a plainer form, or stays C. The forms of
+an access are: fields, a variable that holds the register, or the register as a number.
 
-Ways to say an access in the dialect: of fields, of a register that a variable holds, or of a number.
-
-A mask becomes fields where each of its bits belongs to one.
+A mask becomes fields if each of its bits belongs to exactly one.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from .source import clang, ir
 from .source.lowering import Program
 from .source.sources import has_groups, in_macro, macros_among
 
-Change = tuple[FieldInfo | None, str, int | ir.Expression]  # field, operator, value; without a field, of the number
+Change = tuple[FieldInfo | None, str, int | ir.Expression]  # (field or None: the register as a number, operator, value)
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
 LITERAL = "{place} = ({group}){{ .{changes} }}"  # a store of all fields
-TEXTS: dict[type[ir.Node], str] = {  # of expressions
+TEXTS: dict[type[ir.Node], str] = {  # templates for expressions without macros
     ir.Name: "{x.name}",
     ir.Converted: "{inside}",
     ir.Parenthesised: "({inside})",
@@ -63,17 +62,17 @@ TEXTS: dict[type[ir.Node], str] = {  # of expressions
 
 @dataclass(frozen=True)
 class Form:
-    """Text of the dialect in place of `node`; without a text it is statements, each with a change of a field."""
+    """The replacement of `node`: `text`, a template; or, if that is empty, a statement for each change of a field."""
 
     access: Access
     node: ir.Node
     text: str
     changes: tuple[Change, ...] = ()
-    field: FieldInfo | None = None  # that is read
+    field: FieldInfo | None = None  # the field that is read
 
 
 def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> Form:
-    """The form of one access. `reads`, `writes`: of fields, where the masks are constants. Raises Refused."""
+    """The form of one access. `reads`, `writes`: whether masks become fields. Raises Refused if it must stay C."""
     parent = next(p for p in a.parents if not isinstance(p, ir.Parenthesised))
     if any(isinstance(p, ir.Assembly) for p in a.parents):
         raise Refused("it stands in inline assembly")
@@ -97,7 +96,7 @@ def form_of(a: Access, register: RegisterInfo, reads: bool, writes: bool) -> For
 
 
 def _read_field(a: Access, register: RegisterInfo) -> Form | None:
-    """`place & mask` where the mask is one field, and all that is used is whether it is zero, or its number."""
+    """The form of `place & mask`, if the mask is one field and only its truth or value is used; else None."""
     masked, around = [p for p in a.parents if not isinstance(p, ir.Parenthesised | ir.Converted)][:2]
     if not (isinstance(masked, ir.Binary) and masked.operator == "&"):
         return None
@@ -125,7 +124,7 @@ def bits_of(f: FieldInfo) -> int:
 def _written(
     a: Access, register: RegisterInfo, x: ir.Assignment | ir.Step, statement: ir.Evaluation, in_fields: bool
 ) -> Form:
-    """A statement that stores to the register."""
+    """The form of a statement that stores to the register."""
     right = None if isinstance(x, ir.Step) else x.right
     if right is not None and not x.operator and right.constant is not None:
         form = _stored(a, register, right, statement, in_fields)
@@ -141,7 +140,7 @@ def _written(
 
 
 def _stored(a: Access, register: RegisterInfo, value: ir.Expression, statement: ir.Evaluation, in_fields: bool) -> Form:
-    """A call that stores a value to the register."""
+    """The form of a store of a value: a literal of all fields if it is constant, else a number."""
     number = value.constant
     if in_fields and number is not None and len(register.fields) > 1:
         changes = _changes(a, register, "", value) or ()
@@ -152,7 +151,7 @@ def _stored(a: Access, register: RegisterInfo, value: ir.Expression, statement: 
 
 
 def _changes(a: Access, register: RegisterInfo, operator: str, right: ir.Expression) -> list[Change] | None:
-    """The fields that get other bits. None where bits belong to no one field, or the value has another form."""
+    """The changes of fields. None if bits belong to no field or to several, or the value has another form."""
     full = (1 << register.bits) - 1
     if (parts := _parts(a, operator, right, full)) is None:
         return None
@@ -176,14 +175,14 @@ def _changes(a: Access, register: RegisterInfo, operator: str, right: ir.Express
         else:
             changes += [(f, "&=", own >> f.lsb & ~cleared)] if cleared else []
             changes += [(f, "|=", number)] if number else []
-    # In a store of all, bits of no field stay as they are after reset.
+    # A store of all fields leaves bits outside of fields at their reset values, so only ones there are an obstacle.
     return None if values or rest & (bits if mask == full else WIDE) else changes
 
 
 def _parts(a: Access, operator: str, right: ir.Expression, full: int) -> tuple[int, int, list[ir.Expression]] | None:
     """(bits that are cleared, bits that are set, other values) of `place = (place & ~mask) | bits | value`.
 
-    Any part may be missing; `place |= bits` and `place &= ~mask` are the same.
+    Any part may be missing; `place |= bits` and `place &= ~mask` are handled alike. None for any other form.
     """
     if (constant := right.constant) is not None:
         numbers = constant & full
@@ -207,12 +206,12 @@ def _parts(a: Access, operator: str, right: ir.Expression, full: int) -> tuple[i
 
 
 def _is_same(a: Access, x: ir.Expression) -> bool:
-    """Whether an operand is a read of the place that is written: the same text without macros."""
+    """Whether an operand reads the place that is written: their texts with macros expanded are equal."""
     return type(x.bare) is type(a.place) and x.type.is_volatile and expanded(x) == expanded(a.place)
 
 
 def expanded(x: ir.Node, text: Callable[[ir.Node], str] | None = None) -> str:
-    """An expression without macros; `text` gives the text of its parts. Raises Refused."""
+    """An expression with macros expanded; `text` gives the text of its parts. Raises Refused for unsupported ones."""
     part = text or expanded
     if isinstance(x, ir.Number):
         return f"{x.constant}{'' if x.type.signed else 'U'}"
@@ -235,7 +234,7 @@ def _operands(x: ir.Expression, operator: str) -> Iterator[ir.Expression]:
 
 
 def _field_value(x: ir.Expression, f: FieldInfo) -> ir.Expression | None:
-    """The value of the field of which `x` is the number in the register."""
+    """The field's value, if `x` is that value shifted (and masked) to the field's bits; else None."""
     match x.bare:
         case ir.Binary(left=left, right=right, operator="&") if right.constant == bits_of(f):
             return _field_value(left, f)
@@ -244,8 +243,8 @@ def _field_value(x: ir.Expression, f: FieldInfo) -> ir.Expression | None:
     return x.bare if f.lsb == 0 else None
 
 
-# Forms of a function's accesses, each plainer than the one before: a name, whether fields are read, whether they are
-# written, and the most accesses that a register has which is changed without a variable.
+# Levels of a function's forms, each plainer than the one before: (name, whether fields are read, whether fields are
+# written, number of accesses to a register up to which it is changed without a variable).
 LEVELS = (
     ("fields", True, True, 1 << 32),
     ("fields", True, True, 1),
@@ -255,16 +254,16 @@ LEVELS = (
 )
 KEPT = len(LEVELS) - 1
 DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(include|if|endif)[^\n]*\n", re.M)
-BLOCK = "\0"  # the end of a block in place of a statement: it takes the semicolon
+BLOCK = "\0"  # marks the end of a block that replaces a statement; the semicolon after it is removed
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
 
 
-WHEREVER = ("__LINE__=0", '__FILE__=""')  # for the proof: an assertion says the same in another line
+WHEREVER = ("__LINE__=0", '__FILE__=""')  # for the proof: assertions must not depend on lines
 
 
 @dataclass(eq=False)
 class Adopted:
-    """A function with accesses."""
+    """A function with accesses to registers."""
 
     function: ir.Function
     accesses: dict[Access, Target]
@@ -272,7 +271,7 @@ class Adopted:
     level: int = 0
 
     def plainer(self, why: str, level: int = 0) -> None:
-        """Take the next form."""
+        """Go to the next level, at least to `level`. `why`: the reason in the report if the function stays C."""
         self.level = max(level, self.level + 1)
         if self.level == KEPT:
             self.accesses = {}
@@ -281,21 +280,21 @@ class Adopted:
 
 @dataclass
 class Use:
-    """A register in the text: its fields by their lowest bits (without any it is a number), and its functions."""
+    """A register in the adopted source: its fields by lowest bit (none: a number), and the functions that use it."""
 
     fields: dict[int, str] = field(default_factory=dict)
     functions: set[Adopted] = field(default_factory=set)
 
 
 def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
-    """(the source in the dialect, the functions with accesses, what `patch_of` corrects) of C and a fixed layout.
+    """Convert a C source with a fixed layout: (source in the dialect, functions, register sizes for `patch_of`).
 
     Raises EdgebuildError if the source or the description cannot be read.
     """
     (path,) = request.sources
     if path.suffix != ".c" or has_groups(path):
         raise fail("only C that is not in the dialect yet can be adopted", file=str(path))
-    read_text(path)  # raises what is wrong with a file that is not in UTF-8
+    read_text(path)  # raises EdgebuildError if it is not UTF-8
     request = replace(request, defines=(*request.defines, *WHEREVER))
     old, proved = version(request), set[str]()
     described = Path(request.layout.removeprefix("fixed:"))
@@ -307,7 +306,7 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
             patched.write_text(patch_of(str(described.resolve()), sizes), encoding="utf-8")
             request = replace(request, layout=f"fixed:{patched}")
             blocks = read_map(patched).blocks
-            wide = {(b.name, r.name) for b in blocks for r in b.registers if r.bits == 32}  # but no elements of arrays
+            wide = {(b.name, r.name) for b in blocks for r in b.registers if r.bits == 32}  # without elements of arrays
             rows = {b: {n: None for n in names if (b, n) in wide} for b, names in sizes.items()}
             sizes = {b: names for b, names in rows.items() if names}
         writer = _Writer(old, blocks, request)
@@ -322,15 +321,15 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
 
 
 def patch_of(svd: str, sizes: Sizes) -> str:
-    """A patch of svdtools by which registers have the 32 bits that the C accesses."""
+    """A patch for svdtools that widens registers to the 32 bits that the C code accesses."""
     rows = {block: {"_modify": {name: {"size": 32} for name in names}} for block, names in sizes.items()}
     return yaml.safe_dump({"_svd": svd, **rows}, sort_keys=False)
 
 
 def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) -> dict[Adopted, str]:
-    """Functions that need a plainer form, with the reason. Raises EdgebuildError for an error that is in none.
+    """Functions that need a plainer form, with the reason. Raises EdgebuildError for an error outside of functions.
 
-    `proved`: generated code of functions that need no other proof.
+    `proved`: the code of functions that are already proved.
     """
     open_ = {f.function.full_name: f for f in writer.functions if f.accesses}
     if not open_:
@@ -350,7 +349,7 @@ def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) 
 
 
 def _code(program: Program, name: str) -> str:
-    """The code of a function and of all that it calls, without macros."""
+    """The code of a function and of its callees, with macros expanded."""
     names = [name]
     for n in names:  # it grows
         body = program.definitions[n].body
@@ -380,12 +379,12 @@ class _Writer:
             stays |= {(a.place.where.line, absence(a, blocks)): None for a in absent}
             if accesses or stays:
                 self.functions.append(Adopted(f, {a: registers[a] for a in accesses if a in registers}, stays))
-        self.names: dict[str, tuple[str, str]] = {}  # of a peripheral: its group and its device
+        self.names: dict[str, tuple[str, str]] = {}  # (group, device) by peripheral
         self.uses: dict[Target, Use] = {}
-        self.pieces: list[tuple[str, set[Adopted]]] = []  # of the text, each with the functions that need it
+        self.pieces: list[tuple[str, set[Adopted]]] = []  # pieces of the text, with the functions that need them
 
     def text(self) -> str:
-        """The source as the levels of its functions have it."""
+        """The text at the current levels of its functions."""
         forms = {f: self._forms(f) for f in self.functions}
         self.uses = {}
         for f, form in ((f, form) for f, own in forms.items() for form in own):
@@ -422,10 +421,10 @@ class _Writer:
                 del f.accesses[a]
         changed = {n for form in forms if not form.text for n in form.node.all()}
         changed -= {n for form in forms for *_, v in form.changes if isinstance(v, ir.Node) for n in v.all()}
-        return [x for x in forms if x.text != NUMBER or x.node not in changed]  # of what is changed, the read
+        return [x for x in forms if x.text != NUMBER or x.node not in changed]  # not the reads in changes
 
     def _head(self) -> ir.Span:
-        """The place for the groups: behind the last #include in front of all functions, and its conditions."""
+        """The place for the groups: after the last #include before all functions, outside of conditional blocks."""
         depth, at, included = 0, 0, False
         for m in DIRECTIVE.finditer(self.source, 0, self.first):
             depth += {b"if": 1, b"endif": -1}.get(m[1], 0)
@@ -435,7 +434,7 @@ class _Writer:
         return at, at
 
     def _group(self, block: Block) -> Iterator[tuple[str, set[Adopted]]]:
-        """The groups of a peripheral: of its registers, and of itself."""
+        """The group definitions of a peripheral: those of its registers, then its own."""
         group, device = self.names[block.name]
         own = sorted((x for x in self.uses.items() if x[0].block is block), key=lambda x: x[0].register.offset)
         members, everyone = [], {f for _, use in own for f in use.functions}
@@ -450,7 +449,7 @@ class _Writer:
         yield f"}};\nmake_device({group}, {device}, {block.base:#x});\n{macro}\n\n", everyone
 
     def _name(self, block: Block, alone: bool) -> None:
-        """Choose names of a group and of a device that nothing else in the source has."""
+        """Choose unused names for the group and the device of a peripheral."""
         if block.name not in self.names:
             first, other, device = _names_of(block)
             group = first if alone else other
@@ -462,7 +461,7 @@ class _Writer:
             self.words |= {group, device}
 
     def blamed(self, error: EdgebuildError, file: str) -> dict[Adopted, str]:
-        """The functions that an error of the generator is about."""
+        """The functions in whose text the generator reports errors."""
         blamed, line = dict[Adopted, str](), 1
         for text, functions in self.pieces:
             end = line + text.count("\n")
@@ -474,14 +473,14 @@ class _Writer:
 
 
 def _unlike(t: Target, macros: set[str]) -> Target:
-    """The register with names of the dialect that are no macros: a `_` more says the same."""
+    """The register with a `_` appended to names that are macros: descriptions are matched without it."""
     names = {f: f.name + "_" * (f.name in macros) for f in t.register.fields}
     fields = tuple(replace(f, name=name) for f, name in names.items())
     return replace(t, name=t.name + "_" * (t.name in macros), register=replace(t.register, fields=fields))
 
 
 def _names_of(block: Block) -> tuple[str, str, str]:
-    """Names of a peripheral: of its group if no other one has it, of its group if others do, of its device."""
+    """(name of its group if no other peripheral shares the group, else of its group, name of its device)."""
     return (block.group or block.name).capitalize(), block.name.capitalize(), block.name.lower()
 
 
@@ -492,7 +491,7 @@ def _type(width: int) -> str:
 class _Body:
     """The text of a function's body with its accesses in the dialect.
 
-    `alone`: a register with more accesses is changed in a variable that holds it, so that each change stays one.
+    `alone`: a register with more accesses is changed in a variable, so that each change stays one load and one store.
     """
 
     def __init__(self, writer: _Writer, targets: Mapping[Access, Target], alone: int, forms: Sequence[Form]) -> None:
@@ -502,11 +501,11 @@ class _Body:
         self.around = {p for form in forms for p in form.access.parents}
 
     def whole(self, block: ir.Block) -> str:
-        """The text of the body. Raises Refused where a macro with accesses is no expression."""
+        """The text of the body. Raises Refused if a macro with accesses is no expression."""
         return re.sub(f"{BLOCK}\\s*;?", "", self.text(block))
 
     def text(self, x: ir.Node, printed: bool = False) -> str:
-        """The text of a node with the accesses in it replaced. `printed`: it comes out of a macro and has none."""
+        """The text of a node with its accesses replaced. `printed`: it comes out of a macro, and has no own text."""
         if form := self.new.get(x):
             text, source = self._form(x, form, printed), x.source.decode()
             lost = [m[1] or m[2] for m in COMMENT.finditer(source) if m[0] not in text]
@@ -527,7 +526,7 @@ class _Body:
         return "".join([*out, self.writer.source[end : x.span[1]].decode()])
 
     def _form(self, x: ir.Node, form: Form, printed: bool) -> str:
-        """An access, with what is done around it."""
+        """The text of an access, with the operation around it that the form includes."""
         t, base = self.targets[form.access], form.access.address.base
         group, where = self.writer.names[t.block.name]
         if base is not None:
@@ -562,7 +561,7 @@ class _Body:
         return text if single or not operand else f"({text})"
 
     def _lines(self, form: Form, lines: Sequence[str]) -> str:
-        """Statements in place of one, without the last semicolon."""
+        """Several statements in place of one, without the last semicolon."""
         if len(lines) == 1:
             return lines[0]
         line = self.writer.source[: form.node.span[0]].decode().rpartition("\n")[2]
@@ -575,7 +574,7 @@ class _Body:
 
 
 def _replaced(form: Form) -> ir.Node:
-    """The node whose text changes; of a place, with the parentheses of its macro."""
+    """The node whose text is replaced; for a bare access, with the parentheses of its macro."""
     node = form.node
     for p in form.access.parents if node is form.access.place else ():
         if not isinstance(p, ir.Parenthesised) or not _begins(node, p):
@@ -585,11 +584,11 @@ def _replaced(form: Form) -> ir.Node:
 
 
 def _begins(p: ir.Node, x: ir.Node) -> bool:
-    """Whether a part of a node comes out of the macro that the node begins with."""
+    """Whether a part of a node comes out of the macro at the node's beginning."""
     return p.span[0] == x.span[0] and in_macro(p.origin.extent.start)
 
 
 def _flat(x: ir.Node) -> Iterator[ir.Node]:
-    """The parts of a node; of declarations the values alone, for each begins where the type does."""
+    """The parts of a node. Declared variables are replaced by their parts, since they all begin at the type."""
     for p in x.parts:
         yield from p.parts if isinstance(p, ir.Declared) else (p,)

@@ -1,6 +1,6 @@
-"""The functions that access registers, and the structs that name the way to a group.
+"""The generated functions that access registers, and structs that give nested groups their addresses.
 
-Every value is masked to its field's width before it is shifted, and a write returns the value that the field took.
+Every value is masked to its field's width before it is shifted. A write returns the masked value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LICENCE = (
 
 
 def value_type(bits: int) -> str:
-    """The type that a field of this width has in C."""
+    """The C type of a field of this width."""
     return "unsigned " + ("char" if bits <= 8 else "short" if bits <= 16 else "int" if bits <= 32 else "long long")
 
 
@@ -50,7 +50,7 @@ LONGEST = 60  # characters of a name
 
 
 def named(*words: str) -> str:
-    """The words as one name; what is too long ends in a checksum of the whole."""
+    """The words as one name; a name that is too long is cut, and ends in a checksum of the whole."""
     whole = part("_".join(words))
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 9]}_{crc32(whole.encode()):08x}"
 
@@ -59,7 +59,7 @@ Method = TypeVar("Method", bound=Callable[..., str])
 
 
 def once(method: Method) -> Method:
-    """A method that makes a function once: there are many accesses, and few functions. It notes what is asked for."""
+    """Cache a method that generates a function, as many accesses share few functions. `requests` records its calls."""
     kept = lru_cache(maxsize=1 << 12)(method)
 
     @wraps(method)
@@ -72,9 +72,9 @@ def once(method: Method) -> Method:
 
 @dataclass(eq=False)
 class Hal:
-    """Collects the functions that a driver needs; `text` is sorted, so it does not depend on the order of asking.
+    """Collects the functions that a driver needs. `text` is sorted, so it does not depend on the order of requests.
 
-    `mock`: how the names of functions begin that make the accesses instead of the hardware.
+    `mock`: prefix of the functions that replace accesses of the hardware; "" for real accesses.
     """
 
     layout: Layout
@@ -83,7 +83,7 @@ class Hal:
     requests: dict[tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]], None] = field(default_factory=dict)
 
     def mocked(self, prefix: str) -> Hal:
-        """Functions of the layer whose accesses go to a mock."""
+        """The same functions, with accesses that go to a mock."""
         other = Hal(self.layout, prefix)
         for name, arguments, named in self.requests:
             getattr(other, name)(*arguments, **dict(named))
@@ -115,7 +115,7 @@ class Hal:
 
     @once
     def get(self, group: str, leaf: str, window: Window, element: int | None = None) -> str:
-        """`HAL_GET_Group_leaf(r[, index])`: the field out of a loaded value; `element`: of an array in one register."""
+        """`HAL_GET_Group_leaf(r[, index])`: the field in a loaded value. `element`: index in a packed array."""
         register = self.layout.groups[group].register_of(leaf)
         slot = register.slot(leaf)
         suffix = f"_{window.bits}_{8 * window.offset}" if (window.offset, window.bits) != (0, 32) else ""
@@ -131,7 +131,7 @@ class Hal:
     def write(self, group: str, leaves: tuple[str, ...], loaded: bool = False) -> str:
         """`HAL_WRITE_Group_leaves(group[, index], values...)`: one store, after a read if neighbours must be kept.
 
-        `HAL_UPDATE_...(group[, index], r, values...)` takes what was read.
+        `HAL_UPDATE_...(group[, index], r, values...)` (`loaded`) takes the value `r` that was read before.
         """
         register = self.layout.groups[group].register_of(leaves[0])
         slots = [register.slot(n) for n in leaves]
@@ -157,7 +157,7 @@ class Hal:
 
     @once
     def put(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...], window: Window) -> str:
-        """`HAL_PUT_Group_leaves(group, values...)`: one store of a whole register; `leaves`: with their elements."""
+        """`HAL_PUT_Group_leaves(group, values...)`: one store of a whole register. `leaves`: (leaf, element)."""
         words, rows = _elements(register, leaves)
         body, parameters, terms = _of_values(rows, window)
         body += self._stores(register, window, " | ".join(terms))
@@ -166,7 +166,7 @@ class Hal:
 
     @once
     def make(self, group: str, register: Register, leaves: tuple[tuple[str, int], ...]) -> str:
-        """`HAL_MAKE_Group_leaves(values...)`: the value that such a store would have."""
+        """`HAL_MAKE_Group_leaves(values...)`: the value that `HAL_PUT` would store."""
         words, rows = _elements(register, leaves)
         window = whole_window(register, sum(s.element(i or 0) for _, s, i in rows), "w")
         body, parameters, terms = _of_values(rows, window)
@@ -176,8 +176,8 @@ class Hal:
 
     @once
     def store(self, group: str, register: Register, window: Window, is_number: bool = False) -> str:
-        """`HAL_STORE_Group_register(group[, index], r)`: a whole register as it is. Flags and triggers that the source
-        does not name get the value that does nothing: what was read of them would clear or start what nobody meant."""
+        """`HAL_STORE_Group_register(group[, index], r)`: store a whole register. Flags and triggers that the source
+        lacks get the value without effect: writing them back as read could clear or start something."""
         ones, zeros = (
             sum(s.cover for s in register.slots if not s.field and "w" in s.access and s.back == back) for back in "10"
         )
@@ -190,7 +190,7 @@ class Hal:
 
     @once
     def harmless(self, group: str, register: Register) -> str:
-        """`HAL_HARMLESS_Group_register(r)`: a loaded value, with that which does nothing where nothing can be read."""
+        """`HAL_HARMLESS_Group_register(r)`: a loaded value, with values without effect in write-only fields."""
         blind = [s for s in register.slots if s.field and "r" not in s.access and s.back in ("0", "1")]
         if not blind:
             return ""
@@ -201,7 +201,7 @@ class Hal:
 
     @once
     def changed(self, group: str, register: Register, leaf: str, element: int) -> str:
-        """`HAL_WITH_Group_leaf(r, value)`: the register's value with another value of the field."""
+        """`HAL_WITH_Group_leaf(r, value)`: the register's value `r` with a new value of the field."""
         slot, wide = register.slot(leaf), wide_type(register.bits)
         name = named("HAL_WITH", group, leaf if slot.count == 1 else f"{leaf}_{element}")
         keep = number(((1 << register.bits) - 1) & ~slot.element(element), register.bits)
@@ -221,7 +221,7 @@ class Hal:
         const: str = "const ",
         indexed: bool = False,
     ) -> str:
-        """`indexed`: whether a leaf that is meant is an array in one register."""
+        """`indexed`: whether one of the leaves is an array in one register."""
         index = ["unsigned int index"] if register.dims or indexed else []
         return self._define(name, result, [f"{const}volatile struct {group} *group", *index, *parameters], body)
 
@@ -231,7 +231,7 @@ class Hal:
         return name
 
     def _accessed(self, register: Register, window: Window, word: int = 0, value: str = "") -> str:
-        """A load of a word of a register, or a store of a value."""
+        """C for a load of a word of a register or, with `value`, for a store."""
         bits = min(window.bits, self.layout.bus.width)
         type_ = value_type(bits)
         offset = register.offset + window.offset + word * bits // 8
@@ -281,7 +281,7 @@ def _of_values(rows: list[tuple[str, Slot, int | None]], window: Window) -> tupl
 
 
 def _shift(slot: Slot, window: Window, element: int | None = None) -> str:
-    """The lowest bit of a field in a window; of an array that of an element, or of the one that `index` says."""
+    """C for the lowest bit of a field in a window; in an array, of `element` or, if None, of element `index` of C."""
     base = slot.lsb - 8 * window.offset
     if slot.count == 1 or element is not None:
         return str(base + (element or 0) * slot.stride)
@@ -290,12 +290,12 @@ def _shift(slot: Slot, window: Window, element: int | None = None) -> str:
 
 
 def _element(slot: Slot, window: Window) -> str:
-    """Bits of the element that `index` says."""
+    """C for the mask of the element at `index`."""
     return f"({number((1 << slot.width) - 1, window.bits)} << ({_shift(slot, window)}))"
 
 
 def _extract(slot: Slot, window: Window, shift: str, clean: bool) -> str:
-    """The value of a slot in `r`, what was read."""
+    """C for the value of a slot in `r`, the value that was read."""
     shifted = "r" if shift == "0" else f"(r >> {shift})" if shift.isdigit() else f"(r >> ({shift}))"
     if clean or slot.width in (window.bits, 64):
         return shifted
@@ -310,9 +310,9 @@ def _placed(value: str, shift: str, wide: str) -> str:
 
 
 def support_structs(layout: Layout) -> str:
-    """Structs with nothing but the groups inside of groups, at their places, so that `&gpio->pads[i]` is an address.
+    """Structs that contain only the nested groups, at their offsets, so that `&gpio->pads[i]` is the right address.
 
-    The compiler checks the size of each: it is the distance of the elements of an array.
+    The compiler checks the size of each, which is the distance of the elements of an array.
     """
     lines: list[str] = []
     for group in layout.groups.values():
@@ -327,7 +327,7 @@ def support_structs(layout: Layout) -> str:
 
 
 def _covered(layout: Layout, sub: Sub) -> int:
-    """Bytes of a group inside of another, or of an array of them."""
+    """Bytes of a nested group, or of an array of them."""
     return layout.groups[sub.group].size * prod(sub.dims)
 
 
@@ -343,7 +343,7 @@ def _in_turn(layout: Layout, group: GroupLayout, subs: list[Sub]) -> Iterator[st
 
 
 def _side_by_side(layout: Layout, group: GroupLayout, subs: list[Sub]) -> Iterator[str]:
-    """Groups whose registers interleave, as silicon has them: each counts from the start."""
+    """Groups whose registers interleave in silicon: members of a union, each with its offset from the start."""
     yield "    union {"
     for sub in subs:
         before = f"unsigned char before_{sub.name}_[{sub.offset}]; " if sub.offset else ""

@@ -1,7 +1,7 @@
-"""Source to source: the user's text with its field accesses replaced, and nothing else touched.
+"""Source-to-source rewriting: replace the field accesses in the user's text, and leave the rest unchanged.
 
-Edits nest as the expressions do: the text of an index or of an assigned value is rewritten first. Each edit keeps the
-number of lines, so that `#line` at the top of each source is enough for a debugger.
+Edits nest as expressions do: the text of an index or of an assigned value is rewritten first. Each edit keeps the
+number of lines, so one `#line` at the top of each source suffices for debuggers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Render = Callable[[], str]
 
 @dataclass(eq=False)
 class Edit:
-    """A piece of text, and what stands there instead."""
+    """A range of the text, and the function that renders its replacement."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Edit:
 
 
 class Text:
-    """The unit's text and the edits of it."""
+    """The unit's text, and the edits in it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -43,7 +43,7 @@ class Text:
         self.edits.append(Edit(start, end, render))
 
     def nest(self) -> list[Edit]:
-        """The outermost edits, each with those inside of it. Of two with one range the later added is inside."""
+        """The outermost edits, each with its inner ones. Of two with equal ranges, the one added later is inside."""
         order = sorted(enumerate(self.edits), key=lambda e: (e[1].start, -e[1].end, e[0]))
         top: list[Edit] = []
         stack: list[Edit] = []
@@ -120,24 +120,24 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
 
 
 def chained(before: list[str], text: str) -> str:
-    """One expression that does some things first."""
+    """C for an expression that evaluates `before` first: a comma expression."""
     return f"({', '.join([*before, text])})" if before else text
 
 
 @dataclass(frozen=True)
 class TextPart:
-    """Part of an access in its region, and the variable that it shares with the others."""
+    """The role of an access in its region. `temporary`: the variable with its value, or "last", "overwritten"..."""
 
     region: Region
     temporary: str
-    constant: str = ""  # text of the value, which is written later
+    constant: str = ""  # text of a constant that the merged store writes
 
 
 class _Rewriter:
-    """The text of one function."""
+    """Rewrites the text of one function."""
 
     def __init__(self, text: Text, function: Function, merged: Merged, hal: Hal, cpp: bool, depth: int) -> None:
-        """`depth`: how many functions are around a lambda. A name of theirs is no name of its own."""
+        """`depth`: number of functions that enclose a lambda, so that names of temporaries differ from theirs."""
         self.text, self.function, self.merged, self.hal, self.cpp = text, function, merged, hal, cpp
         self.prefix = "eb_" + "in_" * depth
         self.declarations: list[str] = []
@@ -196,7 +196,7 @@ class _Rewriter:
             self.parts[region.place] = TextPart(region, "last")
 
     def _constant(self, a: Access) -> str:
-        """The text of a value that is the same at the place of the merged store."""
+        """The text of an assigned constant, which can move to the merged store; "" for other values."""
         right = a.site.right
         if a.site.form != "assign" or a.site.used or right is None or right.constant is None:
             return ""
@@ -219,7 +219,7 @@ class _Rewriter:
         return f"&({inside})" if not inside.endswith("]") else f"&{inside}"
 
     def _index(self, a: Access, source: Callable[[ir.Expression], str]) -> list[str]:
-        """The element of an array leaf, counted through all of its dimensions; nothing for other leaves."""
+        """C for the flat index of an array leaf's element; empty for other leaves."""
         ref = self.merged.ref(a)
         text = ""
         for c, size in zip(ref.indices, ref.index_dims, strict=True):
@@ -229,7 +229,7 @@ class _Rewriter:
 
     def _source(self, c: ir.Expression) -> str:
         text = self.text.part(*c.span)
-        return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # an operator's call ends with its sign
+        return f"{text[:-2]}.operator->()" if text.endswith("->") else text  # a call of operator->
 
     def _address(self, a: Access) -> list[str]:
         return [self._group(a), *self._index(a, self._source)]
@@ -242,7 +242,7 @@ class _Rewriter:
         return f"{name}({', '.join(address if register.dims else address[:1])})"
 
     def _whole(self, site: Site) -> str:
-        """One access of a whole register."""
+        """C for one access of a whole register."""
         a = site.parts[0][0]
         region, ref, register = self.parts[a].region, self.merged.ref(a), self.merged.register(a)
         address, window = self._address(a), self.merged.window(region)
@@ -267,7 +267,7 @@ class _Rewriter:
         return chained(before, f"{store}({', '.join([*address, value])})")
 
     def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
-        """The values that a literal names, and what C++ does in front, since arguments of a call have no order."""
+        """(assignments to do first, values of a literal). C++ needs the former: arguments of a call have no order."""
         values = {self._leaf(x): self._source(v) for x, v in site.parts if v is not None}
         before = []
         for i in site.inner if self.cpp and (len(site.inner) > 1 or site.does) else ():
@@ -279,7 +279,7 @@ class _Rewriter:
         return [text for _, text in sorted(before)], values
 
     def _translated(self, site: Site, variable: str) -> str:
-        """A store of a value that was read from another register: each field out of it, and to its place here."""
+        """C for a store of a value that was loaded from another register: its fields move to their bits here."""
         assert site.of
         a = site.parts[0][0]
         region, ref = self.parts[a].region, self.merged.ref(a)
@@ -296,7 +296,7 @@ class _Rewriter:
         return self.merged.ref(a).leaf, self.merged.element(a)
 
     def _begun(self, site: Site, value: str) -> str:
-        """A value as a variable's new one, or as the first one where the site declares it."""
+        """C for an assignment of a value to a variable, or for its declaration if the site is one."""
         type_ = "unsigned int " if site.type == "first" else ""
         start = f"{type_}{site.variable}"
         if site.form == "hold":
@@ -304,7 +304,7 @@ class _Rewriter:
         return f"{start} = {value}" if site.operator else value
 
     def _held(self, site: Site) -> str:
-        """A use of a variable that holds a register."""
+        """C for a use of a variable that holds a register."""
         v = site.variable
         if site.form == "hold":
             return self._begun(site, "")
@@ -350,7 +350,7 @@ class _Rewriter:
         return self._modify(site)
 
     def _first(self, site: Site, type_: str) -> tuple[list[str], str]:
-        """Assignments that C++ makes in front of the left side, and the value: arguments of a call have no order."""
+        """(assignments to do first, value): C++ evaluates the right side first, arguments of a call have no order."""
         assert site.right is not None and site.write
         value = self._source(site.right)
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
@@ -360,7 +360,7 @@ class _Rewriter:
         return [f"{name} = {value}"], name
 
     def _modify(self, site: Site) -> str:
-        """`f op= v`, `f++`: a read and a write, with an address that is evaluated once."""
+        """C for `f op= v` and `f++`: a read and a write, with an address that is evaluated once."""
         assert site.read and site.write
         if site.form == "compound":
             assert site.right is not None
@@ -378,7 +378,7 @@ class _Rewriter:
         return chained(before, self._write(site, address, f"{old} {operator} 1"))
 
     def _once(self, site: Site) -> tuple[list[str], list[str]]:
-        """The address that `f op= v` writes to, for use in two places, and what has to be done in front of them."""
+        """(address of `f` in `f op= v`, for use in two places; assignments to do first)."""
         a = site.write
         assert a
         address, ref = self._address(a), self.merged.ref(a)
@@ -398,7 +398,7 @@ class _Rewriter:
         return address, before
 
     def _uses(self, site: Site) -> tuple[int, int]:
-        """How often `f op= v` names the group and the index: accesses that are made elsewhere need neither."""
+        """(uses of the group, uses of the index) in the text of `f op= v`: accesses made elsewhere need neither."""
         assert site.read and site.write
         old, new = self.parts[site.read], self.parts[site.write]
         register = self.merged.register(site.read)
@@ -468,6 +468,6 @@ class _Rewriter:
 
 
 def is_steady(c: ir.Expression) -> bool:
-    """Whether an expression is a variable or an address: it means the same wherever it is evaluated."""
+    """Whether an expression is a variable or an address, with the same value wherever it is evaluated."""
     bare = c.bare
     return isinstance(bare, ir.Name | ir.This) or (isinstance(bare, ir.Unary) and bare.operator == "&")
