@@ -1,9 +1,9 @@
 """Least energy under a time budget: a plan whose steps each have a clock configuration and a granularity.
 
-The plan comes first, as for any objective. What its steps can cost, in every configuration and decoupled or not, makes
-a selection problem. The granularities that the selection wants need buffers, so with those the model is planned again.
-A buffer that does not fit, or moves anything into another memory so that costs change, is not offered to the selection.
-All times and energies are modelled (energy/layer_cost.py says how, and what is assumed).
+The model is planned first as for any objective. The costs of its steps, in every configuration and decoupled or not,
+make a selection problem. The chosen granularities need buffers, so the model is planned again with these. A buffer that
+does not fit, or moves any tensor into another memory so that costs change, is not offered to the selection.
+All times and energies are modelled (energy/layer_cost.py has the model and its assumptions).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from .plan.choose import plan
 from .plan.search import Plan, arena_memories
 from .plan.section import Decoupled, Section, scratch_name
 
-CODE = "flash"  # where the model's code runs, of the placements that the tree has currents for
+CODE = "flash"  # the preferred placement of code, if the tree has currents for it
 
 
 def clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
-    """The plan of least modelled energy within `--qos`. Raises EdgebuildError if the target's facts do not suffice for
-    that, or no plan keeps to the budget."""
+    """The plan of least modelled energy within `--qos`. Raises EdgebuildError if the target lacks facts for that,
+    or no plan keeps to the budget."""
     try:
         return _clocked_plan(graph, target, request)
     except EdgebuildError as error:
@@ -86,8 +86,8 @@ class Choices:
     def plain(self) -> tuple[EnergyLayer, ...]:
         """The layers when nothing is decoupled: the same kernels, each in one phase at one clock.
 
-        A kernel that gathers is among them if it executes fewer instructions, so that no more than waiting for memory
-        is what decoupling saves. Not so where the request chooses kernels: then they are what is compared with.
+        A kernel that gathers is among them if it executes fewer instructions, so that decoupling is credited only with
+        shorter waits for memory. If the request chooses kernels, the plan is compared with these.
         """
         fixed = bool(self.whole.request.choices)
         fastest = (
@@ -113,13 +113,13 @@ def choices(graph: Graph, target: Target, request: ModelRequest, model: PowerMod
 
 
 def _results(whole: Plan) -> list[str]:
-    """Results of each step; a run that goes row by row is named after the first of its ops, and never decoupled."""
+    """The result that names each step; a rolled run has that of its first op, and is never decoupled."""
     return [section.ops[0].outputs[0] for section in whole.steps]
 
 
 def _room(whole: Plan, step: int, model: PowerModel) -> float:
-    """Bytes for a buffer while a step runs, in a memory where the core does not wait for it: tightly coupled if there
-    is one, else as much as stays in the cache."""
+    """Bytes free for a buffer while a step runs, in a memory without waits: tightly coupled if there is one, else as
+    much as stays in the cache."""
     coupled = {m.name for m in whole.target.memories if m.tightly_coupled}
     memories = {m.name: m.capacity for m in arena_memories(whole.graph, whole.target, whole.request)}
     waits = require_timing(model).sram_line_cycles > 0
@@ -133,7 +133,7 @@ def _room(whole: Plan, step: int, model: PowerModel) -> float:
 
 
 def power_model(target: Target, request: ModelRequest) -> PowerModel:
-    """The target's clock tree at the HSE of the request. Raises EdgebuildError where it does not know enough."""
+    """The target's clock tree at the HSE of the request. Raises EdgebuildError if the tree lacks facts."""
     if not target.clocks:
         hints = ["its YAML names one with `clocks: NAME`", "without one, use --objective latency or ram"]
         raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
@@ -157,7 +157,7 @@ def _budgets_us(request: ModelRequest) -> list[float]:
 
 
 def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
-    """The plan with these ops decoupled; None if it does not fit, or if what its steps cost is no longer the same."""
+    """The plan with these ops decoupled; None if it does not fit, or if the costs of its steps change."""
     try:
         planned = plan(whole.graph, whole.target, whole.request, chosen)
     except EdgebuildError:
@@ -172,7 +172,7 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
 
 
 def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
-    """Whether each op to be decoupled has its kernel, or gave way to one with a smaller buffer."""
+    """For each op to be decoupled, whether its kernel gathers, or False if one without a buffer took its place."""
     for section in planned.steps:
         for op, kernel in zip(section.ops, section.kernels(planned.graph), strict=True):
             if op.outputs[0] in chosen:
@@ -189,7 +189,7 @@ def _decoupled(whole: Plan, ways: StepForms) -> Decoupled:
     return {name: form for name, form in zip(_results(whole), ways, strict=True) if form[0]}
 
 
-# ---- what steps cost
+# ---- Costs of steps
 
 
 def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
@@ -210,7 +210,7 @@ def works(planned: Plan, timing: Timing) -> list[Work]:
 
 
 def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
-    """The kernels of a step and their work, decoupled with granularity g; of a run of rows none with g > 0."""
+    """The kernels of a step and their work, decoupled with granularity g; none for a rolled run with g > 0."""
     if section.rolled is None:
         (op,) = section.ops
         form = section.forms[0] if g == 0 else replace(section.forms[0], granularity=g, lfo=False, variant="")

@@ -1,9 +1,7 @@
-"""The compiler's choices in words, for people who write kernels or wonder where the time goes.
+"""The compiler's choices of kernels in words: costs of each variant, and the condition that excludes each other row.
 
-Rows that do not serve a layer, and the condition that excludes each: for people who write kernels.
-
-A row's `make` answers None where a condition does not hold. The condition is read from its source, at the line where
-the None comes from, so a row needs no second text for it.
+A row's `make` returns None if a condition does not hold. The condition is read from its source, at the line that
+returned None, so a row needs no second text for it.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ WRAPPER = FOLDER / "row.py"
 
 @dataclass(frozen=True)
 class Refusal:
-    """A row that does not serve.
+    """A row that makes no kernel for a layer.
 
-    `place`: file and line below `kernels/` of the reason, empty where the row itself says it. `lacks`: words of cores
-    that the target's has not.
+    `place`: file and line of the reason, below FOLDER; empty if the row itself states it. `lacks`: features that the
+    row needs of a core and the target's does not have.
     """
 
     reason: str
@@ -57,7 +55,7 @@ class _Return:
 
 
 def refusals(op: Op, graph: Graph, form: Form) -> list[Refusal]:
-    """One for each row of the op's kind, or of its sums, that makes no kernel for this form."""
+    """A refusal for each row of the op's kind, or of its sums, that makes no kernel for this form."""
     layer = layer_of(op, graph, form)
     return [refusal for row in ROWS if row.kind in layer.kinds for refusal in _refusal(row, layer)]
 
@@ -83,7 +81,7 @@ def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
 
 
 def _asked(row: Row, layer: KernelLayer) -> tuple[Any, Refusal]:
-    """The row's kernel, and where a missing one comes from."""
+    """The row's kernel; or None, and the place that returned None."""
     returns = list[_Return]()
 
     def watch(frame: FrameType, event: str, value: object) -> None:
@@ -140,9 +138,9 @@ WIDTH = 34  # columns of a variant's name
 
 
 def kernel_rows(request: ModelRequest) -> list[dict[str, Any]]:
-    """Kernels of each op of the plan: `variants`, the chosen one first and why, with costs; and what excludes the rest.
+    """Kernels of each op of the plan: `variants` with costs, the chosen one first; reason; and conditions of the rest.
 
-    `instructions` and `cycles` are estimates of one call, None where there is none; `code_bytes` is one, too.
+    `instructions` and `cycles` are estimates of one call, None without an estimate; `code_bytes` is estimated, too.
     """
     plan = plan_model(request, load_target(request.target))
     return [
@@ -159,7 +157,7 @@ def kernel_rows(request: ModelRequest) -> list[dict[str, Any]]:
 
 
 def kernel_words(rows: Sequence[Mapping[str, Any]], model: str, target: str) -> str:
-    """Put into lines what `kernel_rows` has."""
+    """The rows of `kernel_rows` as lines of text."""
     lines = [f"{comment(model)} on {target}: estimates of one call"]
     for row in rows:
         calls = f", {row['calls']} calls" if row["calls"] > 1 else ""

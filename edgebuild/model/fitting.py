@@ -1,15 +1,13 @@
 """Which targets a model fits: arena, flash, modelled time and energy of many targets, without a compiler.
 
-A plan depends on a core's instruction set and on the memories that it has to fit into. So targets share plans: those
-whose first memory has room for every plan that is looked at, by instruction set, and others by their memories as well.
+A plan depends on a core's instruction set and on the memories that it has to fit into. So targets share plans: by
+instruction set if their first memory has room for every plan that is tried, else by instruction set and memories.
 Arenas are those of `edgebuild model`; bytes of code are estimated from the C that would be printed.
 
-Bytes of code of a model's program, from its C: assembly is counted, statements are weighed.
-
-What a compiler makes of C is estimated by what the C has: functions, accesses, calls, loops and so on. Their weights
-are least squares over the bytes of the model's own functions in linked programs. What a program links once, such as
-start-up, has weights from the other bytes of these programs. `python -m tests.code_sizes` finds all of them anew and
-says how far off they are. Kernels in assembly, which are most of the code, are counted instruction by instruction."""
+Kernels in assembly, which are most of the code, are counted instruction by instruction. The bytes of other C are
+estimated from counts of its functions, accesses, calls, loops and so on. Their weights are least squares over the
+bytes of the model's own functions in linked programs. Code that a program links once, such as start-up, has weights
+from the other bytes of these programs. `python -m tests.code_sizes` fits all weights anew and prints their errors."""
 
 from __future__ import annotations
 
@@ -41,13 +39,13 @@ from .plan.dma.levels import unstated_energies
 from .plan.search import Orders, Plan, arena_memories
 from .plan.section import cost
 
-# What a program links once. `program`: start-up, vectors and the smallest main; `float`, `divide` and `subtract`: what
-# these operations on floats need, such as functions where there is no FPU; `wide`: a product of 64 bits; `libm`: each
+# Code that a program links once. `program`: start-up, vectors and the smallest main; `float`, `divide` and `subtract`:
+# code for these operations on floats, such as functions without an FPU; `wide`: a product of 64 bits; `libm`: each
 # function of it.
 ONCE = ("program", "float", "divide", "subtract", "wide", "libm")
-# `arguments`: of calls of functions that several calls share; compilers know those of all others.
+# `arguments`: in calls of functions with several callers; compilers propagate those of all others.
 TERMS = (*ONCE, "functions", "arithmetic", "accesses", "calls", "loops", "branches", "constants", "floats", "arguments")
-# By kind of core, bytes of each of TERMS. Those of ONCE are of 23 networks, the rest of 24.
+# By kind of core, bytes of each of TERMS. Those of ONCE are fitted to 23 networks, the rest to 24.
 WEIGHTS: Mapping[str, tuple[float, ...]] = {
     "armv6-m": (567.3, 1976.7, 720.0, 784.0, 91.8, 0.0, 12.5, 7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 7.6, 5.2),
     "thumb2": (552.0, 1146.9, 314.4, 0.0, 1.8, 0.0, 6.1, 3.9, 2.0, 0.0, 13.7, 1.9, 0.0, 7.5, 4.6),
@@ -82,7 +80,7 @@ _LIBM = re.compile(r"\b(expf|logf|tanhf|powf|sinf|cosf|erff)\(")
 
 
 def kind_of(target: Target) -> str:
-    """The kind of core that has weights of its own."""
+    """The kind of a target's core: a key of WEIGHTS."""
     features, has_fpu = target.core.features, {"fpu", "f"} & set(target.core.features)
     if "rv32" in features:
         return "rv32f" if has_fpu else "rv32"
@@ -96,7 +94,7 @@ def width_of(kind: str) -> Width:
 
 
 def program_bytes(text: str, target: Target) -> int:
-    """Bytes of code and tables of the smallest program with a model whose C this is, without its weights. Estimated."""
+    """Estimated bytes of code and tables of the smallest program with a model of this C, without its weights."""
     kind = kind_of(target)
     counted, terms = counts(text, kind)
     return counted + round(sum(weight * terms[term] for weight, term in zip(WEIGHTS[kind], TERMS, strict=True)))
@@ -104,7 +102,7 @@ def program_bytes(text: str, target: Target) -> int:
 
 @cache
 def counts(text: str, kind: str) -> tuple[int, Mapping[str, int]]:
-    """Bytes of assembly and of tables in a model's C, and how many of each of TERMS the rest has."""
+    """Bytes of assembly and of tables in a model's C, and the count of each of TERMS in the rest."""
     width, counted = width_of(kind), 0
 
     def without_assembly(match: re.Match[str]) -> str:
@@ -150,7 +148,7 @@ def _shared_arguments(bodies: Mapping[str, str]) -> int:
 
 
 def _expanded(body: str, inline: Mapping[str, str]) -> str:
-    """A body with those of the inline functions that it calls in the places of their names."""
+    """A body with the names of inline functions that it calls replaced by their bodies."""
     return _CALL.sub(lambda call: f"{_expanded(inline[call[1]], inline)}(" if call[1] in inline else call[0], body)
 
 
@@ -171,7 +169,7 @@ _NEAR = frozenset(["s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5"])  # x8 to x15
 
 
 def v6m(mnemonic: str, operands: str) -> int:
-    """Armv6-M: all are narrow but a few. A constant beside the code is counted with its load."""
+    """Armv6-M: all but a few are narrow. A constant in a literal pool is counted with its load."""
     if mnemonic == "ldr" and "=" in operands:
         return 6
     return 4 if mnemonic in _WIDE_IN_V6M else 2
@@ -282,16 +280,16 @@ def _is_compressed(mnemonic: str, words: list[str], number: int | None) -> bool:
     return mnemonic == "slli" or (mnemonic in ("srai", "srli") and words[0] in _NEAR)
 
 
-AMPLE = 1 << 30  # bytes of a memory in which nothing is scarce
+AMPLE = 1 << 30  # bytes of a memory that holds every plan
 CYCLES = "times: cycles of the core, estimated within about 12 %, at its highest clock, without wait states"
 
 
 @dataclass(frozen=True)
 class FitRow:
-    """A target, and what a model takes of it. None: not known, or there is no plan.
+    """A target, and the memory, time and energy of a model on it. None: there is no figure, or no plan.
 
-    `short_of`: by `ram_bytes`, `flash_bytes` and `time_us`, the amount that is missing; None where only a model of the
-    core could say it. Empty if the model fits.
+    `short_of`: by `ram_bytes`, `flash_bytes` and `time_us`, the amount that is missing; None if the core has no timing
+    model. Empty if the model fits.
     """
 
     target: Target
@@ -320,7 +318,7 @@ class FitRow:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """A plan, and the bytes that its program takes of flash."""
+    """A plan, and the bytes of flash of its program: code and weights."""
 
     plan: Plan
     code: int
@@ -329,7 +327,7 @@ class _Sizes:
 
 @dataclass
 class Fit:
-    """A model and the plans of it that were made so far."""
+    """A model, its request, and its plans so far, which targets share."""
 
     graph: Graph
     request: ModelRequest
@@ -338,10 +336,10 @@ class Fit:
     orders: Orders = field(default_factory=dict)
 
     def row(self, target: Target) -> FitRow:
-        """The row of one target. Raises EdgebuildError for what is wrong with model or request, whatever the target."""
+        """The row of one target. Raises EdgebuildError if the model or the request is invalid on any target."""
         sizes = self._sizes(target)
         if isinstance(sizes, int):
-            ample = self._ample(target)  # bytes of flash whatever the plan: constants, and the code of another plan
+            ample = self._ample(target)  # flash of another plan, as there is none: it depends little on the plan
             missing = _flash_missing(target, ample.code, ample.weights)
             return FitRow(target, short_of={"ram_bytes": sizes, **missing})
         time = time_us(sizes.plan, target)
@@ -357,11 +355,11 @@ class Fit:
         )
 
     def _plan(self, target: Target, request: ModelRequest) -> Plan:
-        """Targets of one core share the order of ops and all cuts of it."""
+        """The plan for a target. Targets of one core share the order of ops and all its cuts."""
         return plan(self.graph, target, request, orders=self.orders)
 
     def _levels_uj(self, target: Target) -> float | None:
-        """Energy of an inference with `--map layer`, where the target states those of its memory levels."""
+        """Energy in uJ of an inference with `--map layer`; None if the target does not state those of its levels."""
         on_engines = [unstated_energies(target, [e]) for e in target.engines]
         if len(target.levels) < 2 or not target.dma or any((unstated_energies(target), *on_engines)):
             return None
@@ -374,7 +372,7 @@ class Fit:
         return sum(row["energy_uj"] for row in steps)
 
     def _late(self, time: float | None) -> dict[str, int | None]:
-        """The time by which the strictest budget is missed."""
+        """Microseconds above the strictest budget, as `short_of` has them."""
         budgets = self.request.qos if isinstance(self.request.qos, tuple) else (self.request.qos,)
         budget = min((b * 1000 for b in budgets if b is not None), default=inf)
         if budget == inf or (time is not None and time <= budget):
@@ -385,7 +383,7 @@ class Fit:
         """Sizes of the plan for a target; bytes of RAM that are missing if there is none."""
         ample, memories = self._ample(target), arena_memories(self.graph, target, self.request)
         first = memories[0].capacity or AMPLE
-        cutter = ample.plan.cutter  # plans that run every op by itself are all looked at where nothing is tiled
+        cutter = ample.plan.cutter  # with `--tile off` all plans of single ops are tried
         peak = max(cutter.profile(cutter.untiled), default=0)
         if max(ample.plan.untiled_bytes, ample.plan.arena_bytes, peak) <= first:
             return ample
@@ -410,7 +408,7 @@ class Fit:
         return sizes
 
     def _least(self, target: Target) -> int:
-        """The smallest arena that is found for the target's core by the options that a default compilation tries."""
+        """Bytes of the smallest arena for the target's core with the options that a default compilation tries."""
         if target.words not in self.leasts:
             small = replace(self.request, objective="ram", tile="rolling", max_mac_overhead=0)
             self.leasts[target.words] = self._plan(_unlimited(target), small).arena_bytes
@@ -449,7 +447,7 @@ def _measured(decided: Plan) -> _Sizes:
 
 
 def time_us(decided: Plan, target: Target) -> float | None:
-    """Estimated time of an inference at the target's highest clock; None where its clock or its core has no figure."""
+    """Estimated microseconds of an inference at the target's highest clock; None if clock or core has no figure."""
     cycles = cycles_of(target, cost(decided.steps))
     return cycles / target.clock_hz * 1e6 if cycles is not None and target.clock_hz else None
 
@@ -465,7 +463,7 @@ def _flash_missing(target: Target, code: int, weights: int) -> dict[str, int | N
 
 
 def _energy(target: Target, request: ModelRequest, time_us: float | None) -> float | None:
-    """Energy of an inference at the highest clock, where the clock tree states currents."""
+    """Energy in uJ of an inference at the highest clock; None if the clock tree states no currents."""
     if time_us is None or not target.clocks or target_tree(target).power is None:
         return None
     try:
@@ -493,7 +491,7 @@ def best_first(rows: Iterable[FitRow]) -> list[FitRow]:
 def chosen_targets(patterns: str | None) -> list[Target]:
     """Targets by names, patterns and files, separated by commas; None: all that state a clock.
 
-    Raises EdgebuildError for a pattern that no target fits.
+    Raises EdgebuildError for a pattern that matches no target.
     """
     if patterns is None:
         return [target for name in target_names() if (target := load_target(name)).clock_hz]
@@ -514,12 +512,12 @@ def chosen_targets(patterns: str | None) -> list[Target]:
 
 
 SCHEMA = 1
-BEST = 3  # rows that stand first by themselves
+BEST = 3  # best rows, which are printed as a group of their own
 UNITS = {"ram_bytes": ("RAM", "B"), "flash_bytes": ("flash", "B"), "time_us": ("time", "us")}
 
 
 def as_json(rows: Sequence[FitRow], request: ModelRequest) -> str:
-    """All rows in their order. What is not known is null; `short_of` is empty for a target that fits."""
+    """All rows in their order. Missing figures are null; `short_of` is empty for a target that fits."""
     data = {
         "schema": SCHEMA,
         "model": request.source.name,
@@ -550,7 +548,7 @@ def _rounded(number: float | None) -> float | None:
 
 
 def as_text(rows: Sequence[FitRow], request: ModelRequest, short: bool) -> str:
-    """A line for each row, the best by themselves first; `short`: without head and end."""
+    """A line for each row, the best ones first in a group of their own; `short`: without first and last lines."""
     fitting = sum(row.fits for row in rows)
     width = max((len(row.target.name) for row in rows), default=6)
     head = f"  {'target':{width}} {'arena':>9} {'of RAM':>6} {'flash':>10} {'of':>5} {'ms':>9} {'uJ':>9}"

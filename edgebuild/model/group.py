@@ -1,8 +1,8 @@
 """Several models and buffers of the application in one arena, and the files of such a group.
 
-A model's arena is a buffer in three moments: `input`, while the application writes the inputs, which alone hold
-something; `run`, when all of it may; and `output`, while the outputs are read. `idle` is the moment at which no model
-is at work. Who is at work with whom says `share`. The layout is that of `plan/memory`, exact and with its bound.
+A model's arena is a buffer in three moments: `input`, while the application writes the inputs, and only these are live;
+`run`, when all of it may be live; and `output`, while the application reads the outputs. At `idle` no model
+runs. `share` states which models run together. The layout is that of `plan/memory`, exact and with its bound.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .plan.memory.layout import layout
 from .plan.memory.problem import Buffer, BufferMemory, DoesNotFit, MemoryProblem, Phase, aligned
 
 ANY = "any"  # part of a model that runs beside another
-ALIGN = 16  # of arenas and buffers
-WORD = 4  # of what lies in an arena
+ALIGN = 16  # bytes, of arenas and buffers
+WORD = 4  # bytes: least alignment within an arena
 EFFORT = 1.0  # deterministic time of the exact search, about 5 s of processor time
-Span = tuple[int, int]  # bytes that hold something, [first, end)
-Report = Mapping[str, Any]  # of a model, as its NAME_report.json has it
-Moments = Mapping[str, Mapping[str, str]]  # by moment, the models that hold something then, with the part of their work
+Span = tuple[int, int]  # live bytes, [first, end)
+Report = Mapping[str, Any]  # of a model: the content of NAME_report.json
+Moments = Mapping[str, Mapping[str, str]]  # by moment, the models with live bytes, and the part of their work
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Block:
-    """Bytes that get one place: an arena, arenas that hand over in place, or a buffer. `live`: by moment's number."""
+    """Bytes that get one place: an arena, arenas that hand over in place, or a buffer. `live`: by number of moment."""
 
     members: tuple[_Member, ...]
     live: Mapping[int, Span]
@@ -60,9 +60,9 @@ class _Block:
 
 
 def shared_arena(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> dict[str, Any]:
-    """The least arena that the layout finds, as the group's report has it.
+    """Lay out the shared arena, and return the group's report.
 
-    `reports`: of the models by name. Raises EdgebuildError.
+    `reports`: of the models by name. Raises EdgebuildError if it does not fit, or a pipeline's models do not match.
     """
     if group.share == "pipeline":
         for before, after in pairwise(group.models):
@@ -70,7 +70,7 @@ def shared_arena(group: GroupRequest, target: Target, reports: Mapping[str, Repo
     moments, memories = _moments(group), _memories(group, target, reports)
     shared = tuple(m.name for m in target.memories if "arena" in m.roles and m.access == "cpu")
     blocks = [*_arenas(group, target, reports, moments, shared), *_buffers(group, moments, shared)]
-    # Of what is stacked anyway: without gaps there is less to search.
+    # Concurrent arenas are stacked anyway: rounded sizes leave no gaps, and less to search.
     unit = ALIGN if group.share == "concurrent" else 1
     problem = MemoryProblem(tuple(_as_buffer(n, b, unit) for n, b in enumerate(blocks)), memories)
     try:
@@ -113,7 +113,7 @@ def _live(blocks: Iterable[_Block], moment: int) -> int:
 
 
 def _moments(group: GroupRequest) -> Moments:
-    """All moments, in the order of a pipeline. There the output of a model is the input of the next."""
+    """All moments, in order. In a pipeline the output of a model is the input of the next."""
     names = [m.name for m in group.models]
     moments = {f"{name}.{part}": {name: part} for name in names for part in PARTS} | {IDLE: {}}
     if group.share == "concurrent":
@@ -153,21 +153,21 @@ def _arenas(
 
 
 def _step(target: Target, model: ModelRequest, report: Report) -> int:
-    """A multiple of which the address of a model's arena has to be for the offsets in it."""
+    """Alignment in bytes that the offsets in a model's arena require of its address."""
     if model.map != "off":
         return max(ALIGN, CACHE_LINE if any(m.cached for m in target.memories) else 1, target.dma_align)
     return max([WORD, *(ITEM_BYTES[b["dtype"]] for b in report["layout"]["buffers"] if "dtype" in b)])
 
 
 def _holder(blocks: Sequence[_Block], owner: str, home: str) -> tuple[_Block, int]:
-    """The block with an arena, and where that begins in it."""
+    """The block with an arena, and the offset of the arena in it."""
     return next((b, m.offset) for b in blocks for m in b.members if (m.owner, m.home) == (owner, home))
 
 
 def _arena(
     target: Target, model: ModelRequest, home: str, moments: Moments, report: Report, shared: tuple[str, ...]
 ) -> _Block:
-    """A model's arena in one memory. One that DMA fills stays in it; others may go where there is room."""
+    """A model's arena in one memory. An arena that DMA fills stays there; others may lie where there is room."""
     size, live = report["ram"]["by_memory"][home], dict[int, Span]()
     for number, work in enumerate(moments.values()):
         part = work.get(model.name, "")
@@ -217,9 +217,9 @@ def _buffers(group: GroupRequest, moments: Moments, shared: tuple[str, ...]) -> 
 
 
 def _as_buffer(number: int, block: _Block, unit: int) -> Buffer:
-    """The block as a buffer of a layout, which wants phases without gaps: nothing is live in some of them.
+    """The block as a buffer of a layout. Its phases may have no gaps, so some of them have 0 bytes.
 
-    What is live ends on a multiple of `unit`.
+    Ends of live bytes are rounded up to multiples of `unit`.
     """
     first, last = min(block.live), max(block.live)
     size = aligned(max(m.offset + m.bytes for m in block.members), unit)
@@ -230,7 +230,7 @@ def _as_buffer(number: int, block: _Block, unit: int) -> Buffer:
 
 
 def _memories(group: GroupRequest, target: Target, reports: Mapping[str, Report]) -> tuple[BufferMemory, ...]:
-    """Where arenas may lie or do, best first, less the stack and what models keep between calls."""
+    """Memories of arenas, best first, less the stack and the states of models."""
     used = dict[str, int]()
     states = sum(reports[m.name]["state_bytes"] for m in group.models)
     for role, size in (("stack", target.firmware.stack if target.firmware else 0), ("data", states)):
@@ -245,7 +245,7 @@ def _memories(group: GroupRequest, target: Target, reports: Mapping[str, Report]
 
 
 def _check_ends(group: GroupRequest, before: Report, after: Report) -> None:
-    """Refuse a pipeline whose output is not the next one's input."""
+    """Raise EdgebuildError if the output of a pipeline's model is not the input of the next."""
     one, other = before["model"]["name"], after["model"]["name"]
     where = str(group.file or "")
     for report, side in ((before, "outputs"), (after, "inputs")):
@@ -278,7 +278,7 @@ def _does_not_fit(
     moments: Sequence[str],
     reports: Mapping[str, Report],
 ) -> EdgebuildError:
-    """Which are live at once, at which moment and step, and by how much they are too large."""
+    """The error for a group that does not fit: live blocks, their moment and step, and the excess in bytes."""
     placed = [blocks[int(name)] for name in error.buffers]
     moment = max(range(len(moments)), key=lambda n: _live(placed, n))
     there = [(b, b.live[moment][1] - b.live[moment][0]) for b in placed if moment in b.live]
@@ -297,7 +297,7 @@ def _does_not_fit(
 
 
 def group_files(group: GroupRequest, artifacts: Mapping[str, Sequence[Artifact]]) -> tuple[Artifact, ...]:
-    """The files of the group, and those of its models as they are, by name. Raises EdgebuildError."""
+    """The files of the group, and those of its models unchanged. Raises EdgebuildError as `shared_arena` does."""
     target = load_target(group.target)
     data = {a.name: a.data for each in artifacts.values() for a in each}
     reports = {m.name: json.loads(data[f"{m.name}_report.json"]) for m in group.models}

@@ -1,4 +1,4 @@
-"""`edgebuild map`: the temporal mapping of layers alone, from a file of layers or a model.
+"""`edgebuild map`: the temporal mapping of single layers, from a file of layers or a model.
 
 `edgebuild inspect --sweep`: modelled cycles of a network for sizes of memory levels. Nothing is printed as C.
 """
@@ -45,9 +45,9 @@ from .plan.search import Planner, form_of
 
 @dataclass(frozen=True)
 class LayerMapping:
-    """A layer, how it is mapped, and the processor time that this took. `cycles`: of the method that was asked for.
+    """A layer, its mapping, and the processor time of the search. `cycles`: by the requested method.
 
-    `engine`: that computes it; empty: the core. `why`: no engine does, where the target has some.
+    `engine`: the one that computes it; empty: the core. `why`: reason why no engine does, if the target has any.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LayerMapping:
 
 
 def search_method(text: str) -> tuple[str, int]:
-    """`exact`, `dory`, or `loma:N`. Raises EdgebuildError."""
+    """Parse `exact`, `dory`, or `loma:N` into word and N (else 0). Raises EdgebuildError for any other text."""
     word, _, number = text.partition(":")
     if word in ("exact", "dory") and not number:
         return word, 0
@@ -72,7 +72,7 @@ def search_method(text: str) -> tuple[str, int]:
 
 
 def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
-    """The spaces with those of `--limit NAME=BYTES,...` made smaller. Raises EdgebuildError."""
+    """Bytes of spaces, limited by `--limit NAME=BYTES,...`. Raises EdgebuildError for other names or sizes."""
     left = dict(room)
     for text in (limits or "").split(",") if limits else ():
         name, _, size = text.partition("=")
@@ -87,7 +87,7 @@ def limited(room: Mapping[str, int], limits: str | None) -> dict[str, int]:
 def map_layers(
     source: Path, target: Target, method: str, limits: str | None, objective: str = "latency", scales: str = "file"
 ) -> list[LayerMapping]:
-    """Map every layer by itself. Raises EdgebuildError where one does not fit, or the input is wrong.
+    """Map every layer by itself. Raises EdgebuildError if one does not fit, or the input is invalid.
 
     `scales`: as of a `ModelRequest`.
     """
@@ -115,7 +115,7 @@ def map_layers(
 def _of_model(
     graph: Graph, target: Target, search: tuple[str, int], limits: str | None, least: bool
 ) -> list[LayerMapping]:
-    """The ops of a model that compute something."""
+    """Map the ops of a model, without views."""
     if not target.engines:
         check_levels(target)
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
@@ -130,7 +130,7 @@ def _of_model(
 def _on_engines(
     graph: Graph, running: Sequence[Op], target: Target, search: tuple[str, int], limits: str | None, least: bool
 ) -> list[LayerMapping]:
-    """Every op on the engine that takes least, or why none computes it. Raises EdgebuildError if none computes any."""
+    """Map every op to its cheapest engine, or tell why none computes it. Raises EdgebuildError if none computes any."""
     rows = [_on_engine(op, graph, target, search, limits, least) for op in running]
     if not any(row.engine for row in rows):
         reasons = dict.fromkeys(f"{row.name}: {row.why}" for row in rows)
@@ -170,7 +170,7 @@ def _on_engine(
 def _searched(
     layer: TiledLayer, room: Mapping[str, int], search: tuple[str, int], on_core: bool, source: Path
 ) -> LayerMapping:
-    """The layer by a method. Raises EdgebuildError where it does not fit."""
+    """Map the layer by a method. Raises EdgebuildError if it does not fit."""
     word, most = search
     began = time.process_time()
     try:
@@ -187,7 +187,7 @@ def _searched(
 
 
 def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> EdgebuildError:
-    """Which layer, and what its smallest tile needs."""
+    """The error for a layer whose smallest tile does not fit."""
     over = {s: n for s, n in reason.needed.items() if n > room[s]} or reason.needed
     needs = " and ".join(f"{n} B of {s}" for s, n in over.items())
     has = ", ".join(f"{s} has {room[s]} B" for s in over)
@@ -196,7 +196,7 @@ def too_small(reason: NoMapping, room: Mapping[str, int], source: Path) -> Edgeb
 
 
 def row(mapping: LayerMapping) -> dict[str, Any]:
-    """A layer of the JSON."""
+    """The JSON object of a layer."""
     row: dict[str, Any] = {"name": mapping.name} | ({"engine": mapping.engine} if mapping.engine else {})
     row |= {"energy_uj": mapping.picojoules / 1e6} if mapping.picojoules is not None else {}
     if mapping.mapped is None or mapping.cost is None:
@@ -229,7 +229,7 @@ def as_json(mappings: list[LayerMapping], target: Target, method: str, objective
 
 
 def as_text(mappings: list[LayerMapping]) -> str:
-    """A line for each layer; cycles are modelled, and so is energy, where the target states some."""
+    """A line for each layer; cycles are modelled, and so is energy if the target states it."""
     energies = [f.picojoules for f in mappings if f.picojoules is not None]
 
     def spent(picojoules: float | None) -> str:
@@ -255,13 +255,13 @@ def as_text(mappings: list[LayerMapping]) -> str:
     return "\n".join(lines) + "\n"
 
 
-SIZES = 5  # of each memory, from the least to the most, each so many times the one before
+SIZES = 5  # of each memory in a sweep, from the least to the most in a geometric series
 
 
 def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[float | None, Residency]:
     """Cycles of the fastest plan in the target's memories; constants may come to the first level through the second.
 
-    `earlier`: an earlier search over the same network and rates, whose mappings can be used again. None: nothing fits.
+    `earlier`: an earlier search over the same network and rates, whose mappings are reused. Cycles None: nothing fits.
     """
     target, near = planner.target, nearest(planner.target)[0]
     for spaces in far_spaces(planner):
@@ -274,7 +274,7 @@ def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[float 
 
 
 def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
-    """`L1=22K:400K,L2=256K:4M`: sizes of each memory, smallest first. Raises EdgebuildError."""
+    """Parse `L1=22K:400K,L2=256K:4M`: sizes of each memory in bytes, smallest first. Raises EdgebuildError."""
     names, sizes = [m.name for m in target.levels], dict[str, list[int]]()
     for word in text.split(","):
         name, _, span = word.partition("=")
@@ -295,7 +295,7 @@ def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
 
 
 def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
-    """Cycles for every combination of sizes; more memory is never slower, for it need not be used."""
+    """Cycles for every combination of sizes. More memory is never slower, as a plan need not use it."""
     check_levels(target)
     graph = graph_of(request)
     times, earlier = dict[tuple[int, ...], float](), None
@@ -324,5 +324,5 @@ def sweep_words(sizes: Mapping[str, Sequence[int]], times: Mapping[tuple[int, ..
 def sweep_json(
     sizes: Mapping[str, Sequence[int]], times: Mapping[tuple[int, ...], float]
 ) -> list[dict[str, dict[str, int] | float | None]]:
-    """An object for each combination: bytes by memory, and modelled cycles, None where the network does not fit."""
+    """An object for each combination: bytes by memory, and modelled cycles; None if the network does not fit."""
     return [{"bytes": dict(zip(sizes, key, strict=True)), "cycles": times.get(key)} for key in product(*sizes.values())]

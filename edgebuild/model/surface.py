@@ -1,8 +1,8 @@
-"""The interface of a model in C: what an application sees of it, and the header that says so.
+"""The C interface of a model, and the header that declares it.
 
-It follows from the inputs and outputs of the model and from the request, and from no plan. So the header can be there
-before the search for a plan begins. This file imports neither numpy nor Jinja: the header is a step of its own in
-builds, and takes a few hundredths of a second.
+The interface depends on the inputs and outputs of the model and on the request, not on a plan. So a build can print the
+header before the search for a plan begins. This file imports neither numpy nor Jinja: the header is a step of its own
+in builds, and takes a few hundredths of a second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Link(NamedTuple):
 
 
 class Array(NamedTuple):
-    """An array of the application that is an input or output: `elements` of them are whole words. `align`: bytes."""
+    """An array of the application that is an input or output. `elements`: up to whole words. `align`: in bytes."""
 
     symbol: str
     tensor: str
@@ -57,12 +57,12 @@ class Array(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """All that the header of a model shows.
+    """All facts that the header of a model shows.
 
-    `file`, `target`: names. `caller`: every function takes the arena. `states`: something lasts from call to call.
+    `file`, `target`: names. `caller`: every function takes the arena. `states`: the model keeps states between calls.
     `stream_rows`: rows of the input that the application pushes; 0: the input is written whole. `output_rows`: rows of
     the output that the application takes as they are made; 0: it reads the output whole. `budgets`: times in ms among
-    which the application chooses, or none. `steps`: an inference goes step by step where that is wanted.
+    which the application chooses, or none. `steps`: an inference can run step by step.
     `selftest`: a vector comes with the model. `set_weights`: its weights can be replaced while the program runs.
     `arrays`: inputs and outputs outside of the arena.
     """
@@ -92,7 +92,7 @@ def _functions(name: str, what: str, ports: Iterable[Surface]) -> list[str]:
     tensors, macros, functions = [p.name for p in ports], set[str](), list[str]()
     for tensor in tensors:
         rest = written.identifier(tensor.split(";")[0])
-        while rest.upper() in macros:  # which have the names in upper case
+        while rest.upper() in macros:  # macros have the names in upper case
             rest += "_"
         macros.add(rest.upper())
         functions.append(f"{name}_{what}" + (f"_{rest}" if len(tensors) > 1 else ""))
@@ -167,7 +167,7 @@ def arena_header(name: str, file: str, target: str, arena_bytes: int) -> str:
 
 
 def _use(i: Interface) -> list[str]:
-    """How an application goes about it."""
+    """Lines about how an application uses the model."""
     if i.stream_rows:
         return [" * Push rows of the input as they come; the input never exists whole. One inference at a time."]
     if i.link is None or i.link.is_source:
@@ -277,7 +277,7 @@ def _output_rows(i: Interface) -> list[str]:
 
 
 def _called(i: Interface, argument: str) -> list[str]:
-    """The functions that compute, and those that say how."""
+    """Declarations of the functions that compute, and of those that configure them."""
     prefix, lines = i.name.upper(), list[str]()
     if i.link is not None:
         macro = f"{prefix}_LINK_TIMEOUT_US"
@@ -327,7 +327,7 @@ NODE_INPUT, NODE_OUTPUT, OP_TYPE, ATTRIBUTE, DOMAIN = 1, 2, 4, 5, 7
 ATTRIBUTE_GRAPH, ATTRIBUTE_GRAPHS = 6, 11
 VALUE_NAME, VALUE_TYPE, TENSOR_TYPE, ELEMENT, SHAPE, DIM, DIM_VALUE = 1, 2, 1, 1, 2, 1, 1
 DIMS, DATA_TYPE, FLOAT_DATA, INT32_DATA, TENSOR_NAME, RAW_DATA = 1, 2, 4, 5, 8, 9
-SMALL = 64  # bytes: scales and zero points that are looked at
+SMALL = 64  # bytes: larger constants are not read, as scales and zero points are smaller
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -343,7 +343,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class _Message:
-    """`fields`: by number the wire type of each, and where its bytes lie; of a number itself the value twice."""
+    """A protobuf message. `fields`: by number, the wire type and the bytes [first, past) of each; a varint twice."""
 
     def __init__(self, data: bytes, at: int, end: int) -> None:
         self.data, self.fields = data, dict[int, list[tuple[int, int, int]]]()
@@ -428,7 +428,7 @@ def _value(m: _Message) -> Surface | None:
 def _read_as(
     port: Surface, readers: dict[str, list[_Node]], constants: dict[str, _Message], ends: set[str]
 ) -> Surface | None:
-    """An input as the graph has it: quantised if its one reader does nothing else."""
+    """An input as the graph has it: quantised if its one reader is a QuantizeLinear; None if that is not clear."""
     nodes = readers.get(port.name, [])
     if not nodes or not any(n.kind == "QuantizeLinear" for n in nodes):
         return port if nodes else None
@@ -440,7 +440,7 @@ def _read_as(
 def _written_as(
     port: Surface, readers: dict[str, list[_Node]], writers: dict[str, _Node], constants: dict[str, _Message]
 ) -> Surface | None:
-    """An output as the graph has it: quantised if it is made of integers and nobody else reads it."""
+    """An output as the graph has it: quantised if a DequantizeLinear makes it, whose operand nothing else reads."""
     writer = writers.get(port.name)
     if writer is None or readers.get(port.name) or port.name in constants:
         return None
@@ -454,7 +454,7 @@ def _written_as(
 
 
 def _quantised(port: Surface, node: _Node, constants: dict[str, _Message]) -> Surface | None:
-    """The port under the scale and the zero point of a node, if these are single numbers."""
+    """The port with the scale and the zero point of a node; None if these are not single numbers."""
     if len(node.inputs) != 3 or not {*node.inputs[1:]} <= constants.keys():
         return None
     (kind, scale), (type_, zero) = (_single_number(constants[name]) for name in node.inputs[1:])
@@ -464,7 +464,7 @@ def _quantised(port: Surface, node: _Node, constants: dict[str, _Message]) -> Su
 
 
 def _single_number(m: _Message) -> tuple[int, float | None]:
-    """The type and the number of a constant that has one."""
+    """The type of a constant, and its number; None if it has not exactly one."""
     kind, number = [0, *m.numbers(DATA_TYPE)][-1], None
     dims = [size if wire == 0 else 2 for wire, size, _ in m.fields.get(DIMS, [])]  # packed: of more than one
     for _, first, past in m.fields.get(RAW_DATA, []):
@@ -579,10 +579,10 @@ def _port(t: _Table, name: str, buffers: list[_Table]) -> Surface | None:
 
 
 def surface(data: bytes) -> Ports | None:
-    """The inputs and outputs of a model, a TFLite file by its mark, else ONNX; None if only a whole reader can tell.
+    """The inputs and outputs of a model, a TFLite file by its mark, else ONNX; None if only the full reader can tell.
 
-    The bytes themselves are read, without weights, `tflite`, `onnx` or numpy: plain files, in which the inputs and
-    outputs are of static shapes.
+    Reads the bytes directly, without weights, `tflite`, `onnx` or numpy. Handles plain files, with inputs and outputs
+    of static shapes.
     """
     try:
         return (_of_tflite if data[4:8] == TFLITE_MARK else _of_onnx)(data)

@@ -43,7 +43,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawing:
-    """`title` says to those who cannot see it what it shows."""
+    """Shapes on an area of pixels. `title`: the text for screen readers."""
 
     title: str
     width: int
@@ -51,7 +51,7 @@ class Drawing:
     shapes: tuple[Shape, ...]
 
     def svg(self) -> str:
-        """A file by itself."""
+        """The drawing as an SVG file of its own."""
         return render("drawing.svg.j2", drawing=self, alone=True)
 
 
@@ -79,7 +79,7 @@ def polyline(points: Iterable[tuple[float, float]]) -> Shape:
 
 
 def legend(x: float, y: float, entries: Iterable[tuple[str, str]]) -> Iterator[Shape]:
-    """Squares with words behind them, in a row: (colour, text)."""
+    """Squares with words after them, in a row: (colour, text)."""
     for colour, text in entries:
         yield Shape("rect", _r(x), _r(y - 9), 10.0, 10.0, fill=colour)
         yield words(x + 14, y, text, role="muted")
@@ -87,7 +87,7 @@ def legend(x: float, y: float, entries: Iterable[tuple[str, str]]) -> Iterator[S
 
 
 def fitted(text: str, width: float) -> str:
-    """The text, or its beginning and an ellipsis, in so many pixels; empty if not even three letters fit."""
+    """The text, or its beginning and an ellipsis, within `width` pixels; empty if not even three letters fit."""
     room = int(width / LETTER)
     if len(text) <= room:
         return text
@@ -95,7 +95,7 @@ def fitted(text: str, width: float) -> str:
 
 
 def ticks(most: float, count: int = 5) -> list[float]:
-    """Round numbers from zero to `most`, about so many."""
+    """About `count` round numbers from zero to `most`."""
     if most <= 0:
         return [0.0]
     raw = most / count
@@ -156,7 +156,7 @@ def memory_picture(report: Report, scale: int | None = None) -> Drawing:
     """A lane for each memory: addresses upwards, steps to the right, a box for each buffer.
 
     A step is as wide as it has ops. Hatched: two buffers share bytes in this step, because the result is made over the
-    operand. `scale`: bytes that a lane stands for; by default what is used of the memory.
+    operand. `scale`: bytes of a lane's height; by default those used of the memory.
     """
     edges = _edges(report)
     lanes = [name for name, size in report["ram"]["by_memory"].items() if size] or ["RAM"]
@@ -219,7 +219,7 @@ def _boxes(
 
 
 def brief(name: str) -> str:
-    """The end of a name that exporters made of many: its first, without all but two of its folders."""
+    """The first of the names that exporters joined by `;`, with only the last two of its folders."""
     first, *others = name.split(";")
     mark = name[name.index(" (") :] if others and " (" in name else ""
     return "/".join(first.split("/")[-2:]) + mark
@@ -261,7 +261,7 @@ def _step_axis(edges: Sequence[int], across: float, y: float) -> Iterator[Shape]
 
 
 def bar_picture(rows: Sequence[Report], key: str, unit: str, title: str) -> Drawing:
-    """A quantity of each layer as a bar, with its name and share; the last bar is what the others have together."""
+    """A quantity of each layer as a bar, with its name and share; the last bar is the sum of all further layers."""
     named = [(row["name"], row["kind"], float(row.get(key, 0))) for row in rows]
     shown, rest = named[:MOST_BARS], named[MOST_BARS:]
     shown += [(f"{len(rest)} further layers", "", sum(n for *_, n in rest))] if rest else []
@@ -354,7 +354,7 @@ def trade_picture(rows: Sequence[Report], file: str) -> Drawing:
 
 DOMAIN = "edgebuild"
 IR_VERSION = 10  # the first in which nodes have metadata
-MOST = (1 << 31) - (1 << 20)  # bytes of a protobuf message, but for names
+MOST = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less room for names
 INT64 = 1 << 63
 NOT_OF_OPS = ("kind", "name")  # columns of a report's layers that the node says itself
 
@@ -411,7 +411,7 @@ def _nodes(graph: Graph, report: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _attributes(op: Op) -> Iterator[tuple[str, Any]]:
-    """Numbers, texts and rows of numbers as they are; what ONNX has no type for as text, and nothing for None."""
+    """Numbers, texts and rows of numbers as they are; values without an ONNX type as text; None is left out."""
     for key, value in op.attrs.items():
         of = {type(v) for v in value} if isinstance(value, tuple) else {type(value)}
         fits = of in ({int}, {bool}) and all(abs(v) < INT64 for v in (value if isinstance(value, tuple) else (value,)))

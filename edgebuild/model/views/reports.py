@@ -1,6 +1,6 @@
-"""Reports: read from a file, compared with limits for a build to fail at, and shown as a page of HTML.
+"""Reports: read from a file, compared with limits at which a build fails, and shown as a page of HTML.
 
-A file of another schema is refused. Comparisons are of figures, ops and surfaces; results can be JUnit's XML.
+A file of another schema is refused. Comparisons cover figures, ops and interfaces; results can be JUnit's XML.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def figures(report: Report) -> dict[str, float]:
     return {name: number for name, number in stated.items() if number is not None}
 
 
-# ---- x
+# ---- Trace events: steps, ops and copies over time, in the JSON format of Chrome's tracing
 
 
 Report = Mapping[str, Any]
@@ -120,7 +120,7 @@ def _events(report: Report, pid: int) -> Iterator[dict[str, Any]]:
 
 
 def _live(report: Report, step: int) -> Iterator[Report]:
-    """Buffers of a step; one that lies over another counts for what it has besides."""
+    """Buffers of a step, without those that lie over another buffer of the step."""
     buffers = [b for b in report["layout"]["buffers"] if "view_of" not in b and b["first"] <= step <= b["last"]]
     names = {b["name"] for b in buffers}
     return (b for b in buffers if b.get("overlaps") not in names)
@@ -157,7 +157,7 @@ class Limit:
     percent: bool
 
     def broken(self, old: Mapping[str, float], new: Mapping[str, float]) -> bool:
-        """Raises EdgebuildError where a report does not have the figure."""
+        """Whether the new report breaks the limit. Raises EdgebuildError if a report does not have the figure."""
         for which, figures_of in (("old", old), ("new", new)):
             if self.figure not in figures_of:
                 hints = ["it has: " + ", ".join(figures_of)]
@@ -170,7 +170,7 @@ class Limit:
 
 
 def limit_of(text: str) -> Limit:
-    """Read a condition. Raises EdgebuildError for what is none."""
+    """Parse a condition. Raises EdgebuildError for an invalid one."""
     hints = ["such as 'arena>+2%', 'flash>+1K' or 'cycles>3000000'"]
     match = LIMIT.fullmatch(text)
     if match is None:
@@ -191,7 +191,7 @@ def limit_of(text: str) -> Limit:
 
 
 def comparison(old: Report, new: Report, limits: Sequence[Limit] = ()) -> dict[str, Any]:
-    """All that differs; `broken` has the limits that the new report does not keep to."""
+    """All differences of two reports; each row of `limits` has whether the new report breaks it."""
     before, after = figures(old), figures(new)
     rows = [
         {"figure": name, "old": before.get(name), "new": after.get(name), "change": change(before, after, name)}
@@ -210,7 +210,7 @@ def comparison(old: Report, new: Report, limits: Sequence[Limit] = ()) -> dict[s
 
 
 def change(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:
-    """Percent of the old figure."""
+    """Change of a figure in percent of the old one; None: a report lacks it, or the old one is 0."""
     if name not in before or name not in after:
         return None
     if not before[name]:
@@ -219,7 +219,7 @@ def change(before: Mapping[str, float], after: Mapping[str, float], name: str) -
 
 
 def _ops(old: Report, new: Report) -> dict[str, Any]:
-    """Ops that only one of them has, and those whose work, constants or kernel differ."""
+    """Ops that only one report has, and those whose work, constants or kernel differ."""
     new_rows, old_rows = ({row["name"]: row for row in report["layers"]} for report in (new, old))
     keys = ("kind", "kernel", "calls", "macs", "weights_bytes", "estimated_instructions")
     changed = []
@@ -251,7 +251,7 @@ def _surface(old: Report, new: Report) -> list[dict[str, Any]]:
 
 
 def as_text(compared: Mapping[str, Any]) -> str:
-    """A table of the figures, then what else differs."""
+    """A table of the figures, then all other differences."""
     lines = [f"{' -> '.join(dict.fromkeys(compared['models']))} on {' -> '.join(dict.fromkeys(compared['targets']))}"]
     lines.append(f"  {'figure':13} {'old':>14} {'new':>14} {'change':>10}")
     for row in compared["figures"]:
@@ -318,7 +318,7 @@ class Part:
 
 
 def page(reports: Sequence[Report], earlier: Report | None = None) -> str:
-    """HTML. `earlier`: a report that the first one is compared with."""
+    """The page of the reports as HTML. `earlier`: a report that the first one is compared with."""
     parts = list[Part]()
     if len(reports) > 1:
         rows = [(r["model"]["file"], r["target"], *(figures(r).get(name, "") for name in FIGURES)) for r in reports]
