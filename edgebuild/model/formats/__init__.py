@@ -1,6 +1,6 @@
-"""Model files to graphs. A format is a folder here; only these modules know file formats.
+"""Read model files as graphs. Each format has a folder here; only these modules know file formats.
 
-A folder's `__init__` has a FORMAT, which is all that the rest of the house knows of it: docs/add-a-format.md.
+The rest of edgebuild uses only the FORMAT in the folder's `__init__`: docs/add-a-format.md.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from ...base.errors import fail, visible
 from ...base.inputs import MODEL, read_bytes
 from .format import Bound, Format, Shapes, Wanted
 
-if TYPE_CHECKING:  # a build without changes asks for a model's files, and needs no graphs
+if TYPE_CHECKING:  # the check of an unchanged build uses this module and needs no graphs
     from ..ir import Graph
 
 
 @cache
 def formats() -> Mapping[str, Format]:
-    """The formats by name: one of each folder of this package."""
+    """The formats by name, one per folder of this package."""
     folders = sorted(module.name for module in iter_modules(__path__) if module.ispkg)
     return {name: import_module(f"{__name__}.{name}").FORMAT for name in folders}
 
 
 def exported() -> Mapping[str, Format]:
-    """The formats that exporters write, which have operators of their own; the text of a graph is none."""
+    """The formats that exporters write, which have their own operators; the text form of a graph is not one."""
     return {name: form for name, form in formats().items() if form.operators is not None}
 
 
 def format_of(path: Path, data: bytes = b"") -> Format | None:
-    """The format of a file, by its content or else by its name; a text is one of a graph by its content alone."""
+    """The format of a file, by content, else by suffix; None if unknown. The text form is detected by content only."""
     every = formats().values()
     named = exported().values() if data else every
     return next((f for f in every if f.holds(data)), None) or next((f for f in named if f.suffix == path.suffix), None)
 
 
 def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), bound: Bound = ()) -> Graph:
-    """The model file as a graph; see `Wanted` for the options. Raises EdgebuildError for all that is wrong with it."""
+    """The model file as a graph; see `Wanted` for the options. Raises EdgebuildError if it cannot be read."""
     remedy = folder_kind(path)
     data = b"" if remedy else read_bytes(path, "cannot read the model", MODEL)
     if not any(f.holds(data) for f in formats().values()):
@@ -59,19 +59,19 @@ def read_model(path: Path, shapes: Shapes = (), outputs: tuple[str, ...] = (), b
 
 
 def files_beside(path: Path) -> list[Path]:
-    """The files that a model reads besides its own, sorted; none if it cannot be read."""
+    """Further files that a model consists of, sorted; none if it cannot be read."""
     form = format_of(path)
     return form.beside(path) if form is not None else []
 
 
 @contextmanager
 def bound_file(path: Path, bound: Bound) -> Iterator[Path]:
-    """The file, or a copy of it in which these inputs are constants, for interpreters that know no such option."""
+    """The file, or a temporary copy in which the inputs of `bound` are constants, for interpreters without `bind`."""
     form = format_of(path)
     if not bound or form is None or form.bind is None:
         yield path
         return
-    from tempfile import TemporaryDirectory  # late: a look into the cache does without
+    from tempfile import TemporaryDirectory  # imported late because cache hits do not need it
 
     with TemporaryDirectory() as folder:
         form.bind(path, bound, Path(folder, path.name))
@@ -79,7 +79,7 @@ def bound_file(path: Path, bound: Bound) -> Iterator[Path]:
 
 
 def printable(graph: Graph) -> Graph:
-    """The graph with names that may stand on a terminal and in a source: characters that nobody sees are escaped."""
+    """The graph with invisible characters of names escaped. Raises EdgebuildError if names differ only in these."""
     from ..ir import origin_of
 
     names = {name: visible(name) for name in graph.tensors}
@@ -96,7 +96,7 @@ def printable(graph: Graph) -> Graph:
     return replace(graph, ops=tuple(ops), tensors=tensors, inputs=shown(graph.inputs), outputs=shown(graph.outputs))
 
 
-# Files that are no model which edgebuild reads, by their first bytes: what they are, and how to come to one.
+# Files that are no models for edgebuild, by their first bytes: a name for the user and a remedy.
 
 HDF5, ZIP, GZIP = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"\x1f\x8b"
 CONVERT = "convert it with tf.lite.TFLiteConverter, and name the .tflite file"
@@ -106,7 +106,7 @@ TORCH = ("a file of PyTorch", "export the model with torch.onnx.export, and name
 ARRAYS = ("arrays of numpy", "name the model here; samples are given by --data, labels by --labels")
 WEIGHTS = "it holds weights and no operators; export the model as .onnx or .tflite"
 
-HEADS = {  # first bytes -> what it is, what to do
+HEADS = {  # first bytes -> name, remedy
     HDF5: KERAS,
     GZIP: ("compressed by gzip", "unpack it first"),
     b"\x80\x02": TORCH,
@@ -119,7 +119,7 @@ FIFTH = {  # bytes from the fifth on, where FlatBuffers have their identifier
     b"ORTM": ("a model in onnxruntime's own format", "name the .onnx file that it was made from"),
     b"ET": ("a program of ExecuTorch", "export the model with torch.onnx.export, and name the .onnx file"),
 }
-ENDS = {  # of names
+ENDS = {  # suffix -> name, remedy
     ".pb": ("a graph of TensorFlow", CONVERT),
     ".safetensors": ("a safetensors file", WEIGHTS),
     ".ckpt": ("a checkpoint", WEIGHTS),
@@ -129,7 +129,7 @@ ENDS = {  # of names
 
 
 def file_kind(path: Path, data: bytes) -> tuple[str, str] | None:
-    """Name the kind of a file that is no model of ours, and the remedy; None if nobody knows."""
+    """Name and remedy of a file that is no model for edgebuild; None if its kind is unknown."""
     if not data:
         return "empty", "fetch or export it again"
     if data.startswith(ZIP):
@@ -140,7 +140,7 @@ def file_kind(path: Path, data: bytes) -> tuple[str, str] | None:
 
 
 def folder_kind(path: Path) -> tuple[str, str] | None:
-    """Format and version of a folder, or None."""
+    """Name and remedy if `path` is the folder of a SavedModel, else None."""
     return SAVED if os.path.exists(path / "saved_model.pb") else None
 
 

@@ -1,4 +1,4 @@
-"""Code that both importers share: a graph under construction, and the view of one node that op modules read."""
+"""Code that all importers share: a graph under construction, and the node of a file as operator readers see it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
 
 
 def checked_size(t: Tensor, file: str) -> Tensor:
-    """The tensor. Raises EdgebuildError if it is larger than any that a microcontroller has."""
+    """`t`. Raises EdgebuildError if it has more than LARGEST bytes."""
     size = math.prod(t.shape) * ITEM_BYTES.get(t.dtype, 1)
     if size > LARGEST:
         text = f"tensor '{t.name}' of shape {'x'.join(map(str, t.shape))} has {size} bytes"
@@ -32,7 +32,7 @@ def checked_size(t: Tensor, file: str) -> Tensor:
 
 
 def without_nan(data: Array, name: str, file: str) -> Array:
-    """The numbers of a constant. Raises EdgebuildError if one of them is NaN."""
+    """`data`, the values of a constant. Raises EdgebuildError if one of them is NaN."""
     if data.dtype.kind == "f" and np.isnan(data).any():
         hint = "training that diverged leaves such a file: train again, or put a number in their place"
         raise fail(f"constant '{name}' holds values that are not numbers", file=file, hints=[hint])
@@ -40,15 +40,15 @@ def without_nan(data: Array, name: str, file: str) -> Array:
 
 
 class GraphBuilder:
-    """Tensors and ops so far. `graph` is a live view of them for the op modules' functions."""
+    """Tensors and ops read so far. `graph` is a live view of them for functions on graphs."""
 
     def __init__(self, file: str, arithmetic: Arithmetic) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.ops: list[Op] = []
-        self.computed = 0  # elements of the constants that were computed while the file was read
+        self.computed = 0  # elements of constants that were folded while reading
         self.broken = set[str]()  # results of nodes that cannot be read
-        self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node leaves out
-        self.states: list[tuple[str, str, Array | None]] = []  # read as, written as, first value
+        self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node does not support
+        self.states: list[tuple[str, str, Array | None]] = []  # tensor read, tensor written, initial value
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
     def read(
@@ -58,10 +58,10 @@ class GraphBuilder:
         reader: Callable[[Node], None],
         ends: Sequence[str] | None = None,
     ) -> None:
-        """Read all nodes. Errors of those that `check` refuses, or that cannot be read, are raised together.
+        """Read all nodes. Raises one EdgebuildError with the errors of all nodes that fail `check` or `reader`.
 
-        Nodes that only miss the results of others do not count; nor do any if all `ends` are there without them, for a
-        branch that never runs may read them. None: all nodes count.
+        Nodes that only lack operands of failed nodes add no errors. Nothing is raised if all `ends` can be computed,
+        because failed nodes may be in a branch that never runs. `ends` None: every failure is raised.
         """
         problems, missing = list[Diagnostic](), False
         for node in nodes:
@@ -85,7 +85,7 @@ class GraphBuilder:
                 self.unmade[name] = node.error(f"result {number}, '{name}', is not supported", hint)
 
     def compute(self, first: int) -> None:
-        """Compute the ops from this number on, whose operands are constants: nodes after them may need the values."""
+        """Fold the ops from number `first` on, whose operands are constants: later nodes may need the values."""
         for op in self.ops[first:]:
             operands, y = self.graph.operands(op), self.graph.result(op)
             value = ops.SPECS[op.kind].reference(op, self.graph, *(np.asarray(t.data) for t in operands))
@@ -94,7 +94,7 @@ class GraphBuilder:
         del self.ops[first:]
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        """The graph. An output that is an input, a constant or another output gets a tensor of its own."""
+        """The graph. An output that is an input, a constant or another output is copied. Raises EdgebuildError."""
         own: list[str] = []
         if not outputs:
             hint = "export it with its results as outputs, or name tensors of it with --outputs"
@@ -133,7 +133,7 @@ class GraphBuilder:
         return graph.with_ops(graph.ops)
 
     def _each_is_written_once(self) -> None:
-        """Raise EdgebuildError where a tensor of the file has the name of one that stands between two ops here."""
+        """Raise EdgebuildError if a tensor of the file has the name of a tensor that this importer inserted."""
         seen = {name for name, t in self.tensors.items() if t.constant}
         for name in (name for op in self.ops for name in op.outputs):
             if name in seen:
@@ -142,16 +142,16 @@ class GraphBuilder:
             seen.add(name)
 
 
-Reader = Callable[[Any], None]  # adds to the graph what one node of the file, a Node of its format, means
-MOST_TURNS = 256  # of a loop
-MOST_OPS = 1 << 15  # of the whole model, so that nested loops of a damaged file end
+Reader = Callable[[Any], None]  # adds the ops of one node of the file, a Node of its format, to the graph
+MOST_TURNS = 256  # iterations of a loop
+MOST_OPS = 1 << 15  # in the whole model, so that reading nested loops of a damaged file ends
 
 
 class Node(ABC):
-    """One node of a model file, as op modules see it. Missing optional operands are ''."""
+    """One node of a model file, as operator readers see it. Missing optional operands are ''."""
 
     damaged: tuple[type[Exception], ...] = ()
-    bound = ""  # how to make a constant of the input '{}', where the format can
+    bound = ""  # hint how to make the input '{}' a constant, if the format can
 
     def __init__(
         self, builder: GraphBuilder, name: str, origin: str, inputs: Sequence[str], outputs: Sequence[str]
@@ -165,7 +165,7 @@ class Node(ABC):
         return fail(text, file=self.builder.graph.file, node=self.name, kind=self.origin, hints=hints)
 
     def read_by(self, reader: Callable[[Any], None]) -> None:
-        """Read the node. What its reader fails with names the node; `damaged` exceptions say that of the file."""
+        """Read the node. Exceptions become an EdgebuildError that names it, except `damaged` ones of a broken file."""
         try:
             reader(self)
         except EdgebuildError:
@@ -195,31 +195,31 @@ class Node(ABC):
         return t
 
     def has(self, position: int) -> bool:
-        """Whether the operand of this position is there."""
+        """Whether the node has an operand at this position."""
         return position < len(self.inputs) and bool(self.inputs[position])
 
     def given(self, position: int, what: str) -> Array | None:
-        """The numbers of a constant operand as they are stored; None where it is left out."""
+        """The stored values of a constant operand; None if it is left out."""
         return self.constant(position, what).array if self.has(position) else None
 
     def numbers(self, position: int, what: str, default: Sequence[int] | None = None) -> list[int]:
-        """Whole numbers of a constant operand. If there is a default, it may be left out."""
+        """Values of a constant operand as integers, or `default` if it is left out."""
         if default is not None and not self.has(position):
             return list(default)
         return [int(n) for n in np.ravel(self.constant(position, what).array)]
 
     def emit(self, kind: str, inputs: Sequence[str], *, output: int = 0, **attrs: Any) -> None:
-        """Add the op that computes this node's output of that number; its shape must be the file's."""
+        """Add the op that computes this node's output number `output`; its shape must be the file's."""
         shape = self._shape(kind, inputs, attrs)
         self._add(kind, inputs, self.result(self.outputs[output], shape, kind, inputs, attrs), attrs)
 
     def add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
-        """Add an op with a result that is none of the file's, as the node reads it further on."""
+        """Add an op whose result is the new tensor `result`, which later ops of the node read."""
         self._shape(kind, inputs, attrs)
         self._add(kind, inputs, result, attrs)
 
     def inner(self, kind: str, inputs: Sequence[str], quant: Quant | None = None, **attrs: Any) -> str:
-        """Add an op on the way to the node's output, and tell its result. The type is that of the first operand."""
+        """Add an intermediate op and return its result's name. The result has the type of the first operand."""
         first = self.builder.tensors[inputs[0]]
         shape = self._shape(kind, inputs, attrs)
         result = Tensor(self.fresh(kind), shape, attrs.get("to", first.dtype), quant or first.quant)
@@ -227,29 +227,29 @@ class Node(ABC):
         return result.name
 
     def apply(self, function: str, *operands: str, to: str = "") -> str:
-        """Add an elementwise function on the way to the node's output, and tell its result; `to`: in this type."""
+        """Add an intermediate elementwise function and return its result's name. `to`: type of the result."""
         return self.inner("pointwise", operands, **attributes(function, to))
 
     def emit_function(self, function: str, *operands: str, output: int = 0, to: str = "", **parameters: Any) -> None:
-        """Emit an elementwise function, by default of all operands of the node."""
+        """Emit the node's output as an elementwise function, by default of all its operands."""
         self.emit("pointwise", operands or self.inputs, output=output, **attributes(function, to, **parameters))
 
     def check_size(self, shape: Sequence[int], dtype: str) -> None:
-        """Raise EdgebuildError if the node's result has so many bytes that no table of its elements is made."""
+        """Raise EdgebuildError if the node's result exceeds LARGEST bytes, before tables of its elements are built."""
         checked_size(Tensor(self.outputs[0], tuple(shape), dtype), self.builder.graph.file)
 
     def array(self, data: Any, like: Tensor | None = None) -> str:
-        """A constant, in the type and quantisation of `like` if that is given."""
+        """Add a constant, with the type and quantisation of `like` if given, and return its name."""
         data = np.asarray(data, like.dtype if like is not None else None, order="C")
         return self.store(self.fresh("constant"), data, like.quant if like is not None else None)
 
     def store(self, name: str, data: Array, quant: Quant | None = None) -> str:
-        """A constant of this name."""
+        """Add a constant of this name, and return the name."""
         self.builder.tensors[name] = Tensor(name, data.shape, str(data.dtype), quant, data)
         return name
 
     def chained(self, inputs: Sequence[str], kind: str, last: bool, **attrs: Any) -> str:
-        """The inputs combined two by two, from the left; `last`: the final op computes the node's output."""
+        """Combine the inputs pairwise from the left, and return the result. `last`: it is the node's output."""
         total = inputs[0]
         for position, name in enumerate(inputs[1:], start=2):
             if position == len(inputs) and last:
@@ -261,14 +261,14 @@ class Node(ABC):
         return total
 
     def fresh(self, tag: str) -> str:
-        """A name that no tensor has."""
+        """A name that no tensor has yet."""
         number, stem = 0, self.outputs[0] if self.outputs else self.name
         while (name := f"{stem}@{tag}{number or ''}") in self.builder.tensors:
             number += 1
         return name
 
     def emit_as(self, kind: str, inputs: Sequence[str], shape: tuple[int, ...], **attrs: Any) -> None:
-        """Like emit, for an op whose own result has the node's elements under another shape."""
+        """Like `emit`, for an op whose result needs a reshape to `shape`, the shape of the node's output."""
         own = self._shape(kind, inputs, attrs)
         if own == shape:
             return self.emit(kind, inputs, **attrs)
@@ -279,7 +279,7 @@ class Node(ABC):
         self._add("reshape", [inner.name], final, {"shape": shape})
 
     def reshaped(self, name: str, shape: tuple[int, ...]) -> str:
-        """A view of tensor `name` under another shape."""
+        """Name of a view of tensor `name` with another shape."""
         x = self._whole(name)
         if x.shape == shape:
             return name
@@ -292,14 +292,14 @@ class Node(ABC):
         return view.name
 
     def _whole(self, name: str) -> Tensor:
-        """The tensor; a constant with a scale for each index of an axis as real numbers, for its axes will change."""
+        """The tensor; a constant with per-channel scales is dequantised, because its axes are about to change."""
         x = self.builder.tensors[name]
         if x.data is None or x.quant is None or x.quant.per_tensor:
             return x
         return replace(x, dtype="float32", quant=None, data=real_values(x))
 
     def turned(self, name: str, perm: tuple[int, ...]) -> str:
-        """A transpose of tensor `name`."""
+        """Name of a transpose of tensor `name`."""
         x = self._whole(name)
         view = Tensor(self.fresh("turned"), tuple(x.shape[p] for p in perm), x.dtype, x.quant)
         if x.data is not None:
@@ -312,7 +312,7 @@ class Node(ABC):
     def result(
         self, name: str, shape: tuple[int, ...], kind: str, inputs: Sequence[str], attrs: dict[str, Any]
     ) -> Tensor:
-        """The tensor `name` that an op of this kind writes; the importers know its type."""
+        """The tensor `name` that an op of this kind writes, with the type and quantisation that the format defines."""
 
     def _shape(self, kind: str, inputs: Sequence[str], attrs: dict[str, Any]) -> tuple[int, ...]:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (), attrs, self.origin)
@@ -325,7 +325,7 @@ class Node(ABC):
     def _add(self, kind: str, inputs: Sequence[str], result: Tensor, attrs: dict[str, Any]) -> None:
         op = Op(kind, self.name, tuple(n for n in inputs if n), (result.name,), attrs, self.origin)
         first = self.builder.tensors[inputs[0]] if inputs else result
-        real = first.constant and first.quant is not None  # integers that stand for real numbers, as DequantizeLinear's
+        real = first.constant and first.quant is not None  # a quantised constant, as DequantizeLinear leaves it
         if ops.SPECS[kind].exact and first.dtype != result.dtype and not real:
             raise self.error(f"'{first.name}' is {first.dtype} and '{result.name}' {result.dtype}")
         if result.dtype not in ITEM_BYTES:
@@ -340,7 +340,7 @@ class Node(ABC):
 
 
 def needed(nodes: Sequence[tuple[Sequence[str], Sequence[str]]], outputs: Sequence[str]) -> list[bool]:
-    """For each node, given by what it reads and writes, whether an output needs it. Nodes are in a valid order."""
+    """For each node, a pair of names it reads and writes, whether an output needs it. Nodes are in a valid order."""
     wanted, used = set(outputs), list[bool]()
     for reads, writes in reversed(nodes):
         used.append(not wanted.isdisjoint(writes))

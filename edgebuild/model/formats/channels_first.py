@@ -1,4 +1,4 @@
-"""A node of a format whose images are N x C x H x W, as readers see it: operands and results in N x H x W x C."""
+"""Nodes of formats with images in N x C x H x W, converted to ops on N x H x W x C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ChannelsFirstNode(Node):
         return Tensor(name, shape, dtype, first.quant if keeps else None)
 
     def scaled(self, name: str, factor: float) -> str:
-        """A constant times a positive or negative number: its scale takes it up if it is quantised."""
+        """Name of a constant times `factor`; a positive factor of a quantised constant is multiplied into its scale."""
         t = self.builder.tensors[name]
         if factor == 1.0:
             return name
@@ -41,7 +41,7 @@ class ChannelsFirstNode(Node):
         return changed.name
 
     def nhwc(self) -> str:
-        """The first operand, transposed from NCHW."""
+        """Name of the first operand, transposed from NCHW to NHWC."""
         x = self.tensor(0)
         size, perm = self.image_size(), TO_NHWC if len(x.shape) == 4 else (0, 2, 1)
         origin, shape = after_move(x, "transpose", perm), tuple(x.shape[p] for p in perm)
@@ -50,20 +50,20 @@ class ChannelsFirstNode(Node):
         return self.reshaped(turned.name, (x.shape[0], *size, x.shape[1]))
 
     def image_size(self) -> tuple[int, int]:
-        """Rows and columns of the first operand; one spatial dimension is a row of height 1."""
+        """Rows and columns of the first operand; a 1-D signal is an image of one row."""
         x = self.tensor(0)
         if len(x.shape) not in (3, 4):
             raise self.error(f"input '{x.name}' of shape {x.shape}", "N x C x H x W and N x C x L are supported")
         return (1, *x.shape[2:])[-2:]  # type: ignore[return-value]
 
     def as_image(self, w: Tensor) -> Tensor:
-        """Constant weights of a 1-D window as those of a window of height 1."""
+        """Constant weights, with a 1-D window reshaped to a window of height 1."""
         if len(w.shape) != 3:
             return w
         return self.builder.tensors[self.store(f"{w.name}@2d", w.array[:, :, None], w.quant)]
 
     def before(self, what: str) -> Self:
-        """A node like this one whose result this one reads on."""
+        """A copy of this node with a new result, for computing an intermediate tensor of this node."""
         other = copy(self)
         other.outputs = [f"{self.outputs[0]}@{what}"]
         return other
@@ -98,7 +98,7 @@ class ChannelsFirstNode(Node):
         self._add("transpose", [flat.name], final, {"perm": (0, 2, 1)})
 
     def permuted(self, t: Tensor, perm: Sequence[int]) -> str:
-        """A constant with its dimensions in another order."""
+        """Name of a constant transposed by `perm`."""
         name = f"{t.name}@{''.join(map(str, perm))}"
         quant = t.quant
         if quant is not None and quant.axis is not None:
@@ -106,7 +106,7 @@ class ChannelsFirstNode(Node):
         return self.store(name, np.ascontiguousarray(t.array.transpose(perm)), quant)
 
     def flat_bias(self, t: Tensor, channels: int) -> str:
-        """A constant bias as a vector of `channels`."""
+        """Name of a constant bias, broadcast to a vector of `channels`."""
         if t.elements not in (1, channels):
             raise self.error(f"bias '{t.name}' of shape {t.shape} for {channels} outputs")
         data = np.ascontiguousarray(np.broadcast_to(t.array.ravel(), (channels,)))
@@ -119,7 +119,7 @@ WHOLE: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 
 
 
 def convolution(node: ChannelsFirstNode, w: Tensor, bias: Sequence[str], group: int, attrs: dict[str, Any]) -> None:
-    """The first operand through constant weights K x C / group x window; a group per channel is a depthwise one."""
+    """Emit a convolution with constant weights K x (C / group) x window; depthwise if each channel is a group."""
     x, w = node.nhwc(), node.as_image(w)
     if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:
         node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
@@ -130,14 +130,14 @@ def convolution(node: ChannelsFirstNode, w: Tensor, bias: Sequence[str], group: 
 def transpose_convolution(
     node: ChannelsFirstNode, w: Tensor, bias: Tensor | None, group: int, attrs: dict[str, Any]
 ) -> None:
-    """Constant weights are C x (K / group) x FH x FW; one spatial dimension is a column of height 1."""
+    """Emit a transposed convolution. Constant weights are C x (K / group) x FH x FW, or without FH for 1-D signals."""
     name = node.permuted(node.as_image(node.ungrouped(w, group)), (0, 2, 3, 1))
     more = [node.flat_bias(bias, node.builder.tensors[name].shape[0])] if bias is not None else []
     node.emit_nchw("transpose_conv2d", [node.nhwc(), name, *more], groups=group, clamp=(None, None), **attrs)
 
 
 def pool(node: ChannelsFirstNode, kind: str, window: tuple[int, ...], attrs: dict[str, Any], ceil: bool) -> None:
-    """A pool of windows. `ceil`: the last window may reach beyond the padded image."""
+    """Emit a pool. `ceil`: round output sizes up, so the last window may reach beyond the padded image."""
     x, window = node.nhwc(), (1, *window)[-2:]
     if ceil:
         x, attrs = _with_ceil(node, x, window, attrs)
@@ -147,10 +147,10 @@ def pool(node: ChannelsFirstNode, kind: str, window: tuple[int, ...], attrs: dic
 def _with_ceil(
     node: ChannelsFirstNode, x: str, window: tuple[int, ...], attrs: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Padding with what ceil_mode adds at the end, which never counts; the file's own may, and is added first."""
+    """Operand and attributes with ceil_mode's extra padding, which averages never count."""
     own, pad = attrs["pad"], _ceil_pad(node.image_size(), window, attrs)
     if attrs.get("count_include_pad", False) and pad != own:
-        if any(own):
+        if any(own):  # averages count the file's own padding, so it becomes a pad op
             x = node.inner("pad", [x], pads=((0, 0), own[::2], own[1::2], (0, 0)), value=None)
         pad = tuple(whole - part for whole, part in zip(pad, own, strict=True))
         attrs = {**attrs, "count_include_pad": False}
@@ -158,7 +158,7 @@ def _with_ceil(
 
 
 def _ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any]) -> Pad:
-    """Enough padding at the end that the floor rule gives the ceil_mode's output size."""
+    """Padding with so much more at the end that rounding down gives ceil_mode's output size."""
     stride, dilation, pad = (attrs[name] for name in ("stride", "dilation", "pad"))
     out = list(pad)
     for i in range(2):
@@ -171,5 +171,5 @@ def _ceil_pad(size: Sequence[int], window: Sequence[int], attrs: dict[str, Any])
 
 
 def global_average(node: ChannelsFirstNode) -> None:
-    """The average of all pixels."""
+    """Emit the average of all pixels."""
     node.emit_nchw("avg_pool2d", [node.nhwc()], window=tuple(node.image_size()), **WHOLE)

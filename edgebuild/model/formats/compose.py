@@ -1,11 +1,10 @@
-"""Ops that readers of more than one format add for a node: the rest of a reader is how its file names them.
+"""Operators that several formats have, composed of ops. Readers of a format extract the parameters and call these.
 
-LRN, LOCAL_RESPONSE_NORMALIZATION: x / (bias + alpha * sum of squares of the channels near by)^beta. The sum is a
-`blend` of neighbours along the channels, with alpha as its weights and bias as offset.
+LRN, LOCAL_RESPONSE_NORMALIZATION: x / (bias + alpha * sum of squares of neighbouring channels)^beta. The sum is a
+`blend` along the channels, with alpha as its weights and bias as offset.
 
-Normalisations take the variance as the mean of (x - mean)^2, as onnxruntime does. The standard's function bodies
-subtract the square of the mean from the mean of squares: in float32 nothing is left of the variance where the mean is a
-thousand times larger.
+Normalisations compute the variance as the mean of (x - mean)^2, as onnxruntime does. ONNX's function bodies subtract
+the square of the mean from the mean of squares: in float32 this cancels if the mean is a thousand times larger.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ def same_pad(size: Sequence[int], window: Sequence[int], stride: Sequence[int], 
     return top, left, total[0] - top, total[1] - left
 
 
-POINTWISE = {"add": "sum", "mul": "product"}  # of the kind that takes what these do not
+POINTWISE = {"add": "sum", "mul": "product"}  # kind -> function of `pointwise` for operands that the kind refuses
 
 
 def arithmetic(node: Any, kind: str, clamp: Any) -> None:
-    """Plain integers are another kind's, and so are shapes that this kernel has too few loops for."""
+    """Emit add or mul, or `pointwise` for plain integers and for broadcasts that need more loops than add's kernel."""
     x = node.tensor(0)
     real = is_float(x) or (x.quant is not None and x.dtype != "int32")
     if real and not _beyond_loops(x, node.tensor(1)):
@@ -51,17 +50,17 @@ def arithmetic(node: Any, kind: str, clamp: Any) -> None:
 def _beyond_loops(a: Tensor, b: Tensor) -> bool:
     try:
         return len(elementwise._turns(a, b, elementwise.out_shape(a, b))) > elementwise.LOOPS
-    except ValueError:  # shapes that do not fit: the limits say it
+    except ValueError:  # shapes do not fit; the limits of the op report it
         return False
 
 
 def emits(kind: str, **attrs: Any) -> Reader:
-    """A reader of nodes that are one op with these attributes."""
+    """A reader that emits one op with these attributes."""
     return lambda node: node.emit(kind, node.inputs, **attrs)
 
 
 def axes_of(node: Any, listed: Any, rank: int) -> tuple[int, ...]:
-    """All dimensions if none are named."""
+    """The listed axes, sorted and from 0; all axes if none are listed."""
     if listed is None or np.size(listed) == 0:
         return tuple(range(rank))
     return tuple(sorted({axis_of(node, int(a), rank) for a in np.ravel(listed)}))
@@ -72,7 +71,7 @@ def kept_shape(x: Tensor, axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
 
 
 def over_norm(node: Any, axes: tuple[int, ...], before: str, after: str, least: float) -> None:
-    """x, divided by a norm over the axes, or by `least` if that is more: after(sum of before(x)).
+    """Emit x / max(norm, least), where norm = after(sum of before(x) over the axes).
 
     Without a `least`, a norm of 0 gives 0.
     """
@@ -105,12 +104,12 @@ def whole_index(x: Tensor) -> list[Index]:
 def values_at(
     node: Any, name: str, index: Sequence[Index], shape: Sequence[int] | None = None, output: int = 0
 ) -> None:
-    """The node's output: values of tensor `name` at these indices, under `shape` if that is another one."""
+    """Emit the node's output: values of tensor `name` at these indices per axis, reshaped to `shape` if given."""
     x = node.builder.tensors[name]
     tables = tuple(tuple(int(i) for i in table) for table in index)
     own = tuple(map(len, tables))
     shape = own if shape is None else tuple(shape)
-    if not all(map(len, tables)):  # as bodies of standard operators have, which join them with others
+    if not all(map(len, tables)):  # an empty tensor, which function bodies of ONNX operators concatenate with others
         y = replace(x, name=node.outputs[output], shape=shape, data=np.zeros(shape, x.dtype), origin=None)
         node.builder.tensors[y.name] = y
         return
@@ -125,20 +124,20 @@ def values_at(
 
 
 def moving(index: Sequence[Index], x: Tensor) -> tuple[tuple[int, ...] | None, ...]:
-    """The attribute of `take`: dimensions that stay as they are have none."""
+    """The attribute `index` of `take`: a table per dimension, None for dimensions that do not change."""
     tables = [tuple(int(i) for i in table) for table in index]
     return tuple(None if t == tuple(range(n)) else t for t, n in zip(tables, x.shape, strict=True))
 
 
 def axis_of(node: Any, axis: int, rank: int) -> int:
-    """An axis that may count from the end."""
+    """The axis counted from 0; `axis` may count from the end. Raises EdgebuildError if there is no such axis."""
     if not -rank <= axis < rank:
         raise node.error(f"axis {axis} of {rank} dimensions")
     return axis % rank
 
 
 def parts_along(node: Any, name: str, axis: int, sizes: Sequence[int]) -> None:
-    """One slice for each output that is wanted."""
+    """Emit slices of these sizes along the axis, one per output that is used."""
     x, start = node.builder.tensors[name], 0
     if sum(sizes) != x.shape[axis] or len(sizes) != len(node.outputs):
         raise node.error(f"parts {tuple(sizes)} of {x.shape[axis]} for {len(node.outputs)} outputs")
@@ -151,7 +150,7 @@ def parts_along(node: Any, name: str, axis: int, sizes: Sequence[int]) -> None:
 
 
 def stacked(node: Any, axis: int) -> None:
-    """Every operand with a new dimension, then all of them along it."""
+    """Emit a stack: all operands get a new dimension and are concatenated along it."""
     x = node.tensor(0)
     axis = axis_of(node, axis, len(x.shape) + 1)
     shape = (*x.shape[:axis], 1, *x.shape[axis:])
@@ -168,7 +167,7 @@ def reversed_along(node: Any, axes: Sequence[int]) -> None:
 
 
 def identity(node: Any) -> None:
-    """A constant, which may be quantised, stays one: exporters share what is equal in this way."""
+    """Emit the first operand. A constant, which may be quantised, stays one: exporters share equal constants so."""
     x = node.tensor(0)
     if x.constant:
         node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
@@ -199,7 +198,7 @@ def read_tile(node: Any) -> None:
 
 
 def rearranged(node: Any, name: str, inner: Sequence[int], perm: Sequence[int], shape: Sequence[int]) -> None:
-    """reshape(transpose(reshape(x, inner), perm), shape)."""
+    """Emit reshape(transpose(reshape(x, inner), perm), shape)."""
     view = node.reshaped(name, tuple(inner))
     turned = node.inner("transpose", [view], perm=tuple(perm))
     node.emit("reshape", [turned], shape=tuple(shape))
@@ -211,7 +210,7 @@ def check_blocks(node: Any, block: int, *sizes: int) -> None:
 
 
 def values_along(node: Any, axis: int, index: Array, shape: Sequence[int], name: str = "") -> None:
-    """A gather whose indices are known, from tensor `name` or the first operand."""
+    """Emit a gather with constant indices, from tensor `name` or the first operand."""
     name = name or node.inputs[0]
     x = node.builder.tensors[name]
     index = np.where(index < 0, index + x.shape[axis], index)
@@ -223,7 +222,7 @@ def values_along(node: Any, axis: int, index: Array, shape: Sequence[int], name:
 
 
 def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
-    """A border that repeats, mirrors or continues the tensor, by numpy's name of the mode; negative: cut off before."""
+    """Emit a border that repeats, mirrors or extends the tensor. `mode`: numpy's name. Negative pads cut off first."""
     x, index = node.tensor(0), list[Index]()
     node.check_size([n + max(b, 0) + max(a, 0) for n, (b, a) in zip(x.shape, pads, strict=True)], x.dtype)
     for n, (before, after) in zip(x.shape, pads, strict=True):
@@ -239,7 +238,7 @@ MOST_DIMENSIONS = 4
 
 
 def padded(node: Any, pads: tuple[tuple[int, int], ...], value: Any) -> None:
-    """The op; neighbouring dimensions that stay as they are become one if there are too many."""
+    """Emit `pad`. Unpadded neighbouring dimensions are merged if there are more than MOST_DIMENSIONS."""
     x = node.tensor(0)
     if len(x.shape) <= MOST_DIMENSIONS or len(pads) != len(x.shape):
         return node.emit("pad", node.inputs[:1], pads=pads, value=value)
@@ -255,7 +254,7 @@ def padded(node: Any, pads: tuple[tuple[int, int], ...], value: Any) -> None:
 
 
 def border(node: Any, pads: Array, mode: str, value: Any) -> None:
-    """A border by numpy's name of its mode, of this value if that is "constant"; negative numbers cut elements off."""
+    """Emit a border. `mode`: numpy's name; `value`: for "constant". Negative pads cut elements off."""
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise node.error(f"mode {mode}", "constant, reflect, edge and wrap are supported")
     if mode != "constant":
@@ -284,12 +283,12 @@ def gathered(node: Any, axis: int, batch: int) -> None:
 
 
 def gathered_nd(node: Any) -> None:
-    """Known places are those of one dimension in place of all that they index."""
+    """Emit a gather of slices. Constant indices are flattened to one dimension, which `take` can select from."""
     x, index, batch = node.tensor(0), node.tensor(1), node.attr("batch_dims", 0) if hasattr(node, "attr") else 0
     if not index.shape or not 0 <= batch <= len(x.shape) - index.shape[-1]:
         raise node.error(f"places of shape {index.shape} in {x.shape}, {batch} batch dimensions")
     if index.data is not None and index.quant is None and index.shape[:batch] == x.shape[:batch]:
-        depth, lead = batch + index.shape[-1], np.indices(index.shape[:-1])[:batch]  # an index has the batch in front
+        depth, lead = batch + index.shape[-1], np.indices(index.shape[:-1])[:batch]  # batch indices are implicit
         places = [*lead, *np.moveaxis(index.data.astype(np.int64), -1, 0)]
         sizes = x.shape[:depth]
         if any((p < -n).any() or (p >= n).any() for p, n in zip(places, sizes, strict=True)):
@@ -301,7 +300,7 @@ def gathered_nd(node: Any) -> None:
 
 
 def scattered(node: Any, places: Array | str, table: tuple[int, int], update: int, reduction: str) -> None:
-    """Rows that replace others at known places are moved there; of those that meet, the last."""
+    """Emit a scatter into `table` (rows, elements of a row): constant `places` as a take from old and new rows."""
     if reduction not in indexing.JOINS:
         raise node.error(f"reduction {reduction}", f"supported: {', '.join(indexing.JOINS)}")
     (rows, run), shape = table, node.tensor(0).shape
@@ -309,7 +308,7 @@ def scattered(node: Any, places: Array | str, table: tuple[int, int], update: in
     names = [node.reshaped(node.inputs[0], table), node.reshaped(node.inputs[update], (count, run))]
     if reduction == "none" and not isinstance(places, str):
         index = np.arange(rows)
-        index[places.ravel()] = rows + np.arange(count)
+        index[places.ravel()] = rows + np.arange(count)  # of several updates of one row, the last counts
         return values_along(node, 0, index, shape, node.inner("concat", names, axis=0))
     at = node.array(places.ravel().astype(np.int32)) if not isinstance(places, str) else node.reshaped(places, (count,))
     kind = "scatter" if reduction == "none" else "scatter_reduce"
@@ -317,7 +316,7 @@ def scattered(node: Any, places: Array | str, table: tuple[int, int], update: in
 
 
 def blended(node: Any, passes: list[tuple[int, list[list[int]], list[list[float]], list[float]]]) -> None:
-    """One op for each dimension that changes; those that make the tensor smaller come first."""
+    """Emit one blend per changed dimension. Those that shrink the tensor come first, so that later ones cost less."""
     name = node.inputs[0]
     ordered = sorted(passes, key=lambda p: len(p[1]) / node.tensor(0).shape[p[0]])
     for position, (axis, index, weight, offset) in enumerate(ordered, start=1):
@@ -334,7 +333,7 @@ def emit_where(node: Any, condition: str, yes: str, no: str, dtype: str) -> None
 
 
 def emit_branch(node: Any, condition: str, yes: str, no: str, output: int) -> None:
-    """The node's output of this number: that of one of two branches, which must be alike."""
+    """Emit output number `output` as a selection between two branches' results, of the same shape and type."""
     a, b = (node.builder.tensors[name] for name in (yes, no))
     if (a.shape, a.dtype) != (b.shape, b.dtype):
         seen = f"branches give {a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape}"
@@ -343,13 +342,13 @@ def emit_branch(node: Any, condition: str, yes: str, no: str, output: int) -> No
 
 
 def from_end(node: Any, index: str, size: str, zero: str) -> str:
-    """Name of an index, to which the size is added where it is below 0: it counts from the end."""
+    """Name of an index with `size` added where it is negative."""
     below, around = node.apply("less", index, zero), node.apply("sum", index, size)
     return str(node.apply("where", below, around, index, to=node.builder.tensors[index].dtype))
 
 
 def is_place(node: Any, index: str, axis: int, depth: int) -> str:
-    """Name of whether places 0 to depth - 1 along an axis are the index, which has one element there."""
+    """Name of `place == index`, with places 0 to depth - 1 along an axis of which `index` has one element."""
     t = node.builder.tensors[index]
     shape = [depth if d == axis else 1 for d in range(len(t.shape))]
     node.check_size(shape, t.dtype)
@@ -358,7 +357,7 @@ def is_place(node: Any, index: str, axis: int, depth: int) -> str:
 
 
 def reversed_sequences(node: Any, time: int, batch: int) -> None:
-    """Rows of a matrix, one for each time and batch; where the lengths are computed, their index is, too."""
+    """Emit sequences reversed up to their lengths, as a gather of rows, one per time step and sample."""
     x, lengths, rank = node.tensor(0), node.tensor(1), len(node.tensor(0).shape)
     fits = min(time, batch) >= 0 and max(time, batch) < rank and time != batch and len(lengths.shape) == 1
     if not fits or lengths.elements != x.shape[batch]:
@@ -384,7 +383,7 @@ def reversed_sequences(node: Any, time: int, batch: int) -> None:
 
 
 def _reversed_index(node: Any, places: Array, steps: Sequence[int]) -> str:
-    """Index of each row, of lengths that are computed."""
+    """Name of the computed index of each row, for computed lengths."""
     shape = (1, -1) if steps[1] == 1 else (-1, 1)
     count = node.reshaped(node.inner("cast", node.inputs[1:2], to="int32"), tuple(
         places.shape[d + 1] if n < 0 else n for d, n in enumerate(shape)))  # fmt: skip
@@ -400,12 +399,12 @@ def _reversed_index(node: Any, places: Array, steps: Sequence[int]) -> str:
 
 
 def matmul(node: Any, first: str, second: str, turned: bool, clamp: tuple[float | None, float | None]) -> None:
-    """The product of two tensors of any ranks by the rules of numpy's matmul."""
+    """Emit the product of tensors of 1 to 4 dimensions by the rules of numpy's matmul. `turned`: w is transposed."""
     x, w = node.builder.tensors[first], node.builder.tensors[second]
     if x.constant and not w.constant:
         return _swapped(node, first, second, turned)
     if w.data is not None and w.quant is not None and not w.quant.per_tensor:
-        second = node.array(node.real(w))  # scales along a dimension of the matrix: as real numbers
+        second = node.array(node.real(w))  # per-channel scales are not supported here, so dequantise
     if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
         raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
     left = (1,) * (4 - len(x.shape)) + x.shape
@@ -419,7 +418,7 @@ def matmul(node: Any, first: str, second: str, turned: bool, clamp: tuple[float 
 
 
 def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
-    """A constant times a computed operand, which comes first instead: the transpose of the product of transposes."""
+    """Emit a constant times a computed operand as (w^T x^T)^T, because kernels need the computed one first."""
     x, w = node.builder.tensors[first], node.builder.tensors[second]
 
     def last_two(count: int) -> tuple[int, ...]:
@@ -436,7 +435,7 @@ def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
 
 
 def matrix_product(node: Any) -> None:
-    """The product of the first two operands by the rules of numpy's matmul; a constant matrix makes a dense layer."""
+    """Emit the product of the first two operands by the rules of numpy's matmul; a dense layer if w is constant."""
     x, w = node.tensor(0), node.tensor(1)
     if w.data is None or len(w.shape) != 2 or len(x.shape) < 2:
         matmul(node, node.inputs[0], node.inputs[1], False, OPEN)
@@ -448,7 +447,7 @@ def matrix_product(node: Any) -> None:
 
 
 def rows_times(node: Any, weights: str, bias: str) -> None:
-    """Rows of the first operand times weights K x C, plus a bias if there is one."""
+    """Emit rows of the first operand times weights K x C, plus a bias unless it is ""."""
     x, w = node.tensor(0), node.builder.tensors[weights]
     if w.constant and len(w.shape) == 2 and x.shape[-1:] == w.shape[1:]:
         flat = node.reshaped(x.name, (x.elements // w.shape[1], w.shape[1]))
@@ -461,7 +460,7 @@ def rows_times(node: Any, weights: str, bias: str) -> None:
 
 
 def along_last(node: Any, axis: int, kind: str, **attrs: Any) -> None:
-    """An op along the last dimension, to which the axis is brought."""
+    """Emit an op that works along the last dimension, with transposes if `axis` is another one."""
     rank = len(node.tensor(0).shape)
     if axis == rank - 1:
         return node.emit(kind, node.inputs[:1], **attrs)
@@ -471,7 +470,7 @@ def along_last(node: Any, axis: int, kind: str, **attrs: Any) -> None:
 
 
 OPEN = (None, None)
-TINY = 1e-9  # that MeanVarianceNormalization adds to the standard deviation
+TINY = 1e-9  # MeanVarianceNormalization adds it to the standard deviation
 
 
 def mean_of(node: Any, name: str, axes: tuple[int, ...]) -> str:
@@ -482,8 +481,8 @@ def mean_of(node: Any, name: str, axes: tuple[int, ...]) -> str:
 def centred(node: Any, name: str, axes: tuple[int, ...]) -> tuple[str, str, str]:
     """Names of the mean, of x - mean, and of the variance, whose `axes` have size 1.
 
-    The mean is taken out twice. Rounding leaves some of it the first time, which counts where all values are equal or
-    nearly so, because it is then divided by the small square root of epsilon.
+    The mean is subtracted twice. Rounding leaves a remainder the first time, which matters if all values are nearly
+    equal, because it is then divided by the small square root of epsilon.
     """
     mean = mean_of(node, name, axes)
     once = node.apply("difference", name, mean)
@@ -497,16 +496,16 @@ def plus(node: Any, name: str, number: float) -> str:
 
 
 def normalised(node: Any, name: str, axes: tuple[int, ...], epsilon: float) -> tuple[str, str, str]:
-    """Names of (x - mean) / sqrt(variance + epsilon), of the mean, and of what x - mean was multiplied by."""
+    """Names of (x - mean) / sqrt(variance + epsilon), of the mean, and of 1 / sqrt(variance + epsilon)."""
     mean, rest, variance = centred(node, name, axes)
     norm = node.apply("rsqrt", plus(node, variance, epsilon))
     return node.inner("mul", [rest, norm], clamp=OPEN), mean, norm
 
 
 def quantize(node: Any, quant: Quant, dtype: str, less: int, ends: Sequence[int]) -> None:
-    """round(x / scale) + zero point of the first operand, halves to even, between two numbers of the file.
+    """Emit round(x / scale) + zero point, halves to even, clamped to `ends` in the file's numbers.
 
-    Of a constant, the numbers as the file would store them. See `dequantize` for the arguments.
+    A constant is stored with the file's type and numbers. See `dequantize` for the parameters.
     """
     x, (low, high) = node.tensor(0), (end - less for end in ends)
     if x.data is not None:
@@ -519,16 +518,16 @@ def quantize(node: Any, quant: Quant, dtype: str, less: int, ends: Sequence[int]
         return
     if quant.axis is not None:
         raise node.error("a scale for each channel of a computed tensor", "supported: one scale")
-    if (low, high) != (np.iinfo(dtype).min, np.iinfo(dtype).max):  # the others round to the ends
+    if (low, high) != (np.iinfo(dtype).min, np.iinfo(dtype).max):  # the type's own range saturates without a clamp
         bounds = tuple((end - quant.zero_point[0]) * quant.scale[0] for end in (low, high))
         node.inputs = [node.inner("clamp", node.inputs[:1], clamp=bounds)]
     node.add("quantize", node.inputs[:1], Tensor(node.outputs[0], x.shape, dtype, quant), {})
 
 
 def dequantize(node: Any, quant: Quant, dtype: str, less: int) -> None:
-    """Real numbers of the first operand: a constant stays as it is stored, and an input of the graph gets its scale.
+    """Emit the first operand dequantised. A constant stays quantised; an input of the graph gets the scale.
 
-    `dtype`: the type here, in which numbers and zero points are `less` than in the file.
+    `dtype`: type in the graph. `less`: how much values and zero points are less than in the file, 128 for uint8.
     """
     x = node.tensor(0)
     if x.data is not None:
@@ -536,7 +535,7 @@ def dequantize(node: Any, quant: Quant, dtype: str, less: int) -> None:
         stored = Tensor(node.outputs[0], x.shape, dtype, quant, data)
         with np.errstate(over="ignore"):
             reals = real_values(stored)
-        if not np.isfinite(reals).all():  # a mask of the lowest number, of which rounding makes an infinity
+        if not np.isfinite(reals).all():  # a mask with the lowest float, which rounding made infinite
             stored = Tensor(stored.name, x.shape, "float32", None, reals)
         node.builder.tensors[stored.name] = stored
         return
@@ -552,7 +551,7 @@ def dequantize(node: Any, quant: Quant, dtype: str, less: int) -> None:
 
 
 def scaled(node: Any, name: str, scale: str, offset: str) -> None:
-    """Emit the node's output: times `scale`, plus `offset`, where there are such."""
+    """Emit the node's output: tensor `name` times `scale`, plus `offset`, each unless ""."""
     if scale and offset:
         name = node.inner("mul", [name, scale], clamp=OPEN)
     if offset:
@@ -564,7 +563,7 @@ def scaled(node: Any, name: str, scale: str, offset: str) -> None:
 
 
 def layer_normalised(node: Any, axes: tuple[int, ...], parameters: Sequence[str], epsilon: float) -> None:
-    """Normalise over the axes; `parameters`: scale and offset. Mean and 1 / deviation are further outputs."""
+    """Emit a normalisation over the axes. `parameters`: scale and offset. Outputs 1 and 2: mean, 1 / deviation."""
     x = node.tensor(0)
     result, *more = normalised(node, x.name, axes, epsilon)
     scaled(node, result, parameters[0], parameters[1])
@@ -574,7 +573,7 @@ def layer_normalised(node: Any, axes: tuple[int, ...], parameters: Sequence[str]
 
 
 def group_normalised(node: Any, groups: int, parameters: Sequence[str], epsilon: float) -> None:
-    """Normalise each group of channels of each sample; `parameters`: scale and offset, a number for each channel."""
+    """Emit a normalisation of each group of channels of each sample. `parameters`: scale and offset per channel."""
     x = node.tensor(0)
     batch, channels, *size = x.shape
     if groups < 1 or channels % groups:
@@ -585,16 +584,16 @@ def group_normalised(node: Any, groups: int, parameters: Sequence[str], epsilon:
 
 
 def by_channel(node: Any, name: str, channels: int, others: int) -> str:
-    """A vector with a number for each channel, for operands with `others` dimensions behind those; "" for none."""
+    """Name of a vector over the channels, reshaped to broadcast over `others` later dimensions; "" stays ""."""
     if name and (count := node.builder.tensors[name].elements) != channels:
         raise node.error(f"operand '{name}' has {count} numbers for {channels} channels", "it must have one for each")
     return node.reshaped(name, (1, channels, *(1 for _ in range(others)))) if name else ""
 
 
 def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> None:
-    """A factor and an offset for each channel, its second dimension, which the canonicaliser folds into the op before.
+    """Emit a factor and an offset per channel (dimension 1), which the canonicaliser folds into the op before.
 
-    `positions`: of scale, offset, mean and variance among the operands; a scale and an offset may be left out.
+    `positions`: of scale, offset, mean and variance among the operands; scale and offset may be left out.
     """
     x, channels = node.tensor(0), node.tensor(0).shape[1:2]
     scale, offset, mean, variance = (
@@ -615,7 +614,7 @@ def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> Non
 
 
 def local_response(node: Any, axis: int, before: int, after: int, bias: float, alpha: float, beta: float) -> None:
-    """`before`, `after`: channels of the window on either side, as far as there are any."""
+    """Emit LRN along `axis`. `before`, `after`: channels of the window on either side, cut at the ends."""
     count = node.tensor(0).shape[axis]
     reach = np.arange(-min(before, count - 1), min(max(after, 0), count - 1) + 1)
     at = np.arange(count)[:, None] + reach

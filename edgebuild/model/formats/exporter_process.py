@@ -1,7 +1,7 @@
-"""A program of its own: it gives a checked network to the exporter of its framework, and writes `net.onnx`.
+"""Script in its own process: pass a checked network to the exporter of its framework, which writes `net.onnx`.
 
-`exporter_process.py torch|keras FOLDER` runs in the Python where the framework is installed. FOLDER has what
-`exporting.py` wrote: files of this project's making, of which nothing is unpickled. It takes nothing of this package.
+`exporter_process.py torch|keras FOLDER` runs in the Python where the framework is installed. FOLDER has the files that
+`exporting.py` wrote. Nothing is unpickled. The script imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 REFUSED = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
            "pty.spawn", "socket.connect", "socket.bind", "socket.sendto")  # fmt: skip
 CHANGES = ("os.remove", "os.rename", "os.chmod", "os.link", "os.symlink", "os.truncate", "shutil.rmtree")
-MOST, MANY = 512 << 20, 100_000  # bytes of weights; their number, with the groups that they are in
+MOST, MANY = 512 << 20, 100_000  # most bytes of weights; most weights and groups of them
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def shut(folder: Path) -> None:
-    """From here on no program starts, nothing is sent, and files are written in `folder` alone."""
+    """Install an audit hook: from now on PermissionError for new processes, network, and writes outside `folder`."""
     home = os.path.realpath(folder) + os.sep
 
     def writes(path: Any, mode: str | None, flags: int | None) -> bool:
@@ -47,9 +47,9 @@ def shut(folder: Path) -> None:
 
 
 def torch_network(folder: Path) -> None:
-    """The nodes of `program.json` as a module of operators of ATen, and as ONNX."""
+    """Build a module of ATen operators from `program.json` and export it to ONNX."""
     import torch
-    import torch.onnx  # with all that the exporter imports, before the doors are shut
+    import torch.onnx  # before `shut`, because imports may write files and start programs
 
     program = json.loads((folder / "program.json").read_text(encoding="utf-8"))
     graph, module, values = torch.fx.Graph(), torch.nn.Module(), dict[str, Any]()
@@ -75,7 +75,7 @@ def torch_network(folder: Path) -> None:
 def _call(
     torch: Any, node: Mapping[str, Any], values: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The operator of a node, and its arguments by its own list of them."""
+    """The operator of a node, and its positional and keyword arguments in the order of the operator's schema."""
     name, _, overload = node["target"].partition(".")
     aten = getattr(getattr(torch.ops.aten, name, None), overload, None)
     if not isinstance(aten, torch._ops.OpOverload):
@@ -100,19 +100,19 @@ def _call(
 
 
 def keras_network(folder: Path) -> None:
-    """The network of `net.keras`, whose list of layers was checked, as ONNX."""
+    """Export `net.keras`, whose list of layers `exporting.py` has checked, to ONNX."""
     import keras
 
     shut(folder)
     check_weights(folder / "net.keras")
     network = keras.saving.load_model(folder / "net.keras", compile=False, safe_mode=True)
     zeros = [keras.ops.zeros([n or 1 for n in x.shape], x.dtype) for x in network.inputs]
-    network(zeros if len(zeros) > 1 else zeros[0])  # its exporter wants that a network was called
+    network(zeros if len(zeros) > 1 else zeros[0])  # Keras only exports networks that were called
     network.export(str(folder / "net.onnx"), format="onnx", verbose=False)
 
 
 def check_weights(archive: Path) -> None:
-    """Raise ValueError for weights that lie in other files, or are larger than the file tells."""
+    """Raise ValueError for weights in other files, and for more than MOST bytes or MANY objects."""
     import h5py
 
     with zipfile.ZipFile(archive) as parts, h5py.File(io.BytesIO(parts.read("model.weights.h5")), "r") as weights:
@@ -134,9 +134,9 @@ if __name__ == "__main__":
     logging.disable(logging.WARNING)
     try:
         NETWORKS[sys.argv[1]](Path(sys.argv[2]))
-    except Exception as problem:  # of whatever class frameworks take
+    except Exception as problem:  # frameworks raise many classes
         cause: BaseException = problem
-        while cause.__cause__ is not None:  # of several steps: the one that failed
+        while cause.__cause__ is not None:  # the first cause is the step that failed
             cause = cause.__cause__
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
         sys.exit(f"\n{type(cause).__name__}: {(lines or [''])[0][:300]}")

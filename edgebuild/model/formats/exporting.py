@@ -1,7 +1,7 @@
-"""Networks of PyTorch and Keras as ONNX, by the exporter of their own framework where that is installed.
+"""Export networks of PyTorch and Keras to ONNX with their framework's own exporter, if it is installed.
 
-A file is checked here, and only what is admitted of it goes on, in files that this module writes. The exporter runs in
-a process of its own, with limits. What it writes is read as any ONNX file is.
+Files are checked first, and only admitted parts are passed on, in new files that this module writes. The exporter runs
+in its own process with limits. Its result is read like any ONNX file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .format import Format, Wanted
 if TYPE_CHECKING:
     from ..ir import Graph
 
-SECONDS, MEMORY = 600, 12 << 30  # of the processor; bytes that the exporter may map, most of them by its libraries
+SECONDS, MEMORY = 600, 12 << 30  # processor time, and bytes that the exporter may map, mostly for its libraries
 SCRIPT = Path(__file__).with_name("exporter_process.py")
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """`packages`: all that must be installed, for Keras beside those of its backend.
+    """`packages`: packages that must be installed, in addition to those of Keras's backend.
 
-    `lines`: how the user makes an ONNX file with them.
+    `lines`: Python code for the user that exports to ONNX.
     """
 
     packages: Sequence[str]
@@ -52,12 +52,12 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 
 def lines_of(framework: str) -> list[str]:
-    """How the user makes an ONNX file."""
+    """A hint for the user with code that exports to ONNX."""
     return ["these lines make an ONNX file, which is read anywhere:", *EXPORTERS[framework].lines]
 
 
 def missing(framework: str) -> list[str]:
-    """Packages that the exporter of a framework needs, and that are not installed."""
+    """Packages that the exporter of a framework needs and that are not installed."""
     packages = [*EXPORTERS[framework].packages]
     if framework == "keras":
         packages += {"tensorflow": ["tensorflow", "tf2onnx"], "torch": ["torch", "onnxscript"]}.get(keras_backend(), [])
@@ -65,9 +65,9 @@ def missing(framework: str) -> list[str]:
 
 
 def exported(framework: str, file: str, given: Mapping[str, bytes]) -> bytes:
-    """The network as ONNX. `given`: the files for `exporter_process.py`, as they were checked.
+    """The network as bytes of an ONNX file. `given`: name -> checked content of files for `exporter_process.py`.
 
-    The result is cached by these, and by the versions of the packages. Raises EdgebuildError.
+    The result is cached by these and by versions of packages. Raises EdgebuildError if packages lack or export fails.
     """
     if lacks := missing(framework):
         text = f"is read by {framework}'s own exporter, and here is no {' and no '.join(lacks)}"
@@ -87,7 +87,7 @@ def exported(framework: str, file: str, given: Mapping[str, bytes]) -> bytes:
 
 @contextmanager
 def onnx_file(form: Format | None, path: Path) -> Iterator[Path]:
-    """The file, or one in ONNX that the exporter of its framework makes of it."""
+    """Path of the file, or of a temporary ONNX file that its framework's exporter makes from it."""
     if form is None or form.to_onnx is None:
         yield path
         return
@@ -98,7 +98,7 @@ def onnx_file(form: Format | None, path: Path) -> Iterator[Path]:
 
 
 def read_exported(form: Format, path: Path, wanted: Wanted) -> Graph:
-    """The graph of the ONNX file that an exporter makes."""
+    """Export the file to ONNX and read that as a graph."""
     from .onnx.onnx_reader import read_onnx
 
     with onnx_file(form, path) as copy:
@@ -106,7 +106,7 @@ def read_exported(form: Format, path: Path, wanted: Wanted) -> Graph:
 
 
 def _versions() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # late: every command reads the list of formats
+    from importlib.metadata import PackageNotFoundError, version  # late, because every command imports this module
 
     installed = []
     for name in ("torch", "onnxscript", "keras", "tensorflow", "jax", "tf2onnx"):
@@ -120,7 +120,7 @@ def _digest(given: Mapping[str, bytes]) -> str:
 
 
 def _run(framework: str, file: str, folder: Path) -> None:
-    """Run the exporter in `folder`. Raises EdgebuildError with its last words."""
+    """Run the exporter in `folder`. Raises EdgebuildError with the last line of its output."""
     env = {"PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3",
            "HOME": str(folder), "TMPDIR": str(folder), "KERAS_BACKEND": keras_backend()}  # fmt: skip
     command = [*_limits(), sys.executable, "-P", str(SCRIPT), framework, str(folder)]
@@ -135,7 +135,7 @@ def _run(framework: str, file: str, folder: Path) -> None:
 
 
 def keras_backend() -> str:
-    """The backend that the user has chosen for Keras, or else one that is installed."""
+    """The backend that the user has configured for Keras, else an installed one."""
     named = os.environ.get("KERAS_BACKEND", "")
     with suppress(EdgebuildError, AttributeError):
         home = os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")
@@ -144,7 +144,7 @@ def keras_backend() -> str:
 
 
 def _limits() -> list[str]:
-    """Words that start a program with limits, where the system has such."""
+    """A command prefix that sets resource limits; empty if the system has no prlimit."""
     if not Path("/usr/bin/prlimit").exists():
         return []
     return ["/usr/bin/prlimit", f"--as={MEMORY}", f"--cpu={SECONDS}", "--core=0", f"--fsize={MODEL}", "--"]

@@ -1,4 +1,4 @@
-"""Facts that each folder of this package tells of its format, so that the rest of the house can read its models."""
+"""The description of a format that each folder of this package provides."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Bound = tuple[tuple[str, tuple[int | float, ...]], ...]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request's wishes for the graph, apart from the file.
+    """The user's options for reading a file, by tensor name.
 
-    `shapes`: of inputs that the file leaves open. `outputs`: tensors at which the graph ends, instead of the file's
-    own. `bound`: numbers of inputs that become constants. All by name.
+    `shapes`: of inputs with dynamic shapes. `outputs`: tensors that are the graph's outputs instead of the file's.
+    `bound`: values of inputs that become constants.
     """
 
     shapes: Shapes = ()
@@ -31,11 +31,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators that a format has.
+    """The operators of a format.
 
-    `by_kind`: names in the file by the kind of op that they come to, with the reader of a node; under "" those that are
-    read as other operators. `others`: the latter as a list, by domain. `title` and `note`: first and last line of a
-    list for people.
+    `by_kind`: kind of op -> operator name in the file -> reader of a node; "" has operators composed of several kinds.
+    `others`: the names of the latter, by domain. `title` and `note`: first and last line of the list for users.
     """
 
     title: str
@@ -51,10 +50,10 @@ class Operators:
 class Format:
     """A format of model files.
 
-    `name`: of the folder, and in reports. `suffix`: of files. `holds`: whether the content of a file is surely of this
-    format, whatever its name is. `read`: a file as a graph; what is wrong with it is an EdgebuildError that names it.
-    `beside`: other files that a model reads. `bind`: write a copy of a model in which inputs are constants, for
-    interpreters that know no such option. `to_onnx`: a file as ONNX, by the exporter of its own framework.
+    `name`: of the folder, also in reports. `suffix`: of files. `holds`: whether a file's content is certainly of this
+    format, whatever its name. `read`: read a file as a graph; raises EdgebuildError that names the file. `beside`:
+    further files of a model. `bind`: write a copy of a model in which inputs are constants, for interpreters without
+    such an option. `to_onnx`: convert a file to ONNX with its framework's exporter.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Format:
     suffix: str
     holds: Callable[[bytes], bool]
     read: Callable[[Path, Wanted], Graph]
-    operators: Callable[[], Operators] | None  # None: those of the registry
+    operators: Callable[[], Operators] | None  # None: not listed for users
     beside: Callable[[Path], list[Path]] = lambda path: []
     bind: Callable[[Path, Bound, Path], None] | None = None
     to_onnx: Callable[[Path], bytes] | None = None

@@ -1,8 +1,8 @@
 """Networks given as a table of layers, without weights: `layers: [{name, kind, x, y, c, o, u, v, stride, pad}]`.
 
-x, y, c: columns, rows and channels of the input; o: output channels; u, v: columns and rows of the window. `inputs`
-names the layers that are read if it is not the one before. Kinds: conv, depthwise, pool, dense, add, concat, reorg
-(blocks of stride x stride pixels become channels), and other, which changes nothing.
+x, y, c: columns, rows and channels of the input; o: output channels; u, v: columns and rows of the window. `inputs`:
+names of the layers that are read; default: the layer before. Kinds: conv, depthwise, pool, dense, add, concat, reorg
+(blocks of stride x stride pixels become channels), and other, which keeps the shape.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = ("conv", "depthwise", "pool", "dense", "add", "concat", "reorg", "other"
 
 @dataclass(frozen=True)
 class Shape:
-    """A row of the table. `inputs`: names of the layers that it reads; none: the one before."""
+    """A row of the table. `inputs`: names of the layers that it reads; default: the layer before."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def weights(self) -> int:
-        """Weights, without biases."""
+        """Number of weights, without biases."""
         match self.kind:
             case "conv" | "dense":
                 return self.u * self.v * self.c * self.o
@@ -75,13 +75,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Table:
-    """The file: layers in order."""
+    """The content of a shapes file: layers in order."""
 
     layers: tuple[Shape, ...]
 
 
 def read_shapes(path: Path) -> tuple[Shape, ...]:
-    """The rows of a shapes file. Raises EdgebuildError for unknown keys, wrong values and layers that do not chain."""
+    """The rows of a shapes file. Raises EdgebuildError for unknown keys, wrong values and shapes that do not match."""
     rows = read_facts(Table, path).layers
     if not rows:
         raise fail("no layers", file=str(path))
@@ -117,7 +117,7 @@ def _unchained(rows: Sequence[Shape], number: int, file: str) -> Iterator[Diagno
 
 
 def counts(rows: tuple[Shape, ...], dense: bool = False) -> tuple[Counts, ...]:
-    """Counts of chapter 5 of the thesis: convolutions, and `dense` layers where they are wanted."""
+    """Counts of chapter 5 of the thesis, of convolutions and, if `dense`, of dense layers."""
     counted_rows = []
     for r in rows:
         x, y, o = r.out
@@ -127,7 +127,7 @@ def counts(rows: tuple[Shape, ...], dense: bool = False) -> tuple[Counts, ...]:
 
 
 def network(rows: tuple[Shape, ...], item: int, partial: int, dense: bool = True) -> Network:
-    """The rows as a problem; `item`: bytes of a weight and of an activation."""
+    """The rows as a network to distribute. `item`: bytes of a weight or activation; `partial`: of a partial sum."""
     first, dtype = rows[0], "int8" if item == 1 else "float32"
     tensors, layers = [Sizes("input", first.y, first.x * first.c, first.c, item, dtype)], []
     for number, r in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Networks that Keras 3 saved (.keras), as its own exporter to ONNX writes them."""
+"""Networks that Keras 3 saved (.keras), read by way of Keras's own ONNX exporter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _holds(data: bytes) -> bool:
-    """A zip archive whose list of files, at its end, has those of Keras."""
+    """Whether this is a zip archive whose directory, at the end, has the files of Keras."""
     end = data[-(1 << 22) :] if data.startswith(b"PK") else b""
     return b"config.json" in end and b"model.weights.h5" in end
 
@@ -34,8 +34,8 @@ def _read(path: Path, wanted: Wanted) -> Graph:
     return read_exported(FORMAT, path, wanted)
 
 
-# A class is named by its module and its name, and Keras calls whatever that is. Here are those that only compute. Not
-# among them: Lambda (bytecode), TFSMLayer, TorchModuleWrapper and JaxLayer (foreign code), lookups (files, URLs).
+# Keras calls any class that the file names by module and name. So only these classes, which just compute, are admitted.
+# Left out: Lambda (bytecode), TFSMLayer, TorchModuleWrapper and JaxLayer (foreign code), lookups (files, URLs).
 
 CONFIG, WEIGHTS, META = "config.json", "model.weights.h5", "metadata.json"
 LAYERS = """
@@ -69,12 +69,12 @@ ADMITTED = {(module, name) for module, names in CLASSES.items() for name in name
 VALUES = ("__keras_tensor__", "__tuple__", "__ellipsis__", "__slice__", "__tensor__", "__numpy__")
 OPERATION = re.compile(r"keras\.(src\.)?ops(\.[a-z_]+)*")
 FUNCTION = re.compile(r"[a-z][a-z0-9_]{0,40}")  # of keras.activations
-DEEP = 100_000  # values in a configuration
+DEEP = 100_000  # most values in a configuration
 HINT = "supported: layers of Keras that only compute; export the network to ONNX where it was trained"
 
 
 def admitted(path: Path, file: str) -> bytes:
-    """An archive of the layers and weights of this one, without what compiles and trains it, and what lies beside.
+    """A new archive with the layers and weights of the file at `path`, without training settings and other members.
 
     Raises EdgebuildError for archives that are damaged or too large, and for classes that are not ADMITTED.
     """
@@ -99,7 +99,7 @@ def admitted(path: Path, file: str) -> bytes:
     with zipfile.ZipFile(whole, "w") as copy:
         for name, data in ((META, json.dumps({"keras_version": version, "date_saved": ""}).encode()),
                            (CONFIG, json.dumps(config).encode()), (WEIGHTS, parts[WEIGHTS])):  # fmt: skip
-            copy.writestr(zipfile.ZipInfo(name), data)  # of a date that is always the same
+            copy.writestr(zipfile.ZipInfo(name), data)  # with a fixed date, so the cache key is stable
     return whole.getvalue()
 
 
@@ -123,7 +123,7 @@ def _parts(data: bytes, file: str) -> dict[str, bytes]:
 
 
 def _check(config: Any, file: str) -> None:
-    """Raise EdgebuildError for a class, anywhere in the configuration, that is not one of those above."""
+    """Raise EdgebuildError for a class, anywhere in the configuration, that is not admitted."""
     todo, seen = [("", config)], 0
     while todo:
         (where, value), seen = todo.pop(), seen + 1

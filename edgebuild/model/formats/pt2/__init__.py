@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _holds(data: bytes) -> bool:
-    """A zip archive whose list of files, at its end, has those of torch.export, also of its first versions."""
+    """Whether this is a zip archive whose directory, at the end, has files of torch.export, of any version."""
     end = data[-(1 << 22) :] if data.startswith(b"PK") else b""
     return b"/archive_format" in end or b"serialized_exported_program.json" in end
 

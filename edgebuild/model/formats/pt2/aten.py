@@ -1,4 +1,4 @@
-"""Exported programs of PyTorch as graphs: nodes with their arguments by name, constants and state."""
+"""Read programs of torch.export as graphs: nodes with named arguments, constants and state."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from ..onnx.onnx_operators import READERS as ONNX
 
 
 class Name(str):
-    """An argument that is a tensor."""
+    """The name of a tensor, as the value of an argument."""
 
     __slots__ = ()
 
 
 class NamedArgumentsNode(ChannelsFirstNode):
-    """`arguments`: values of Python, a Name for a tensor, None where one is left out. `read`: those that were used."""
+    """A node with named arguments: Python values, a Name for a tensor, None if left out. `read`: those readers used."""
 
     def __init__(
         self, builder: GraphBuilder, name: str, origin: str, arguments: Mapping[str, Any], outputs: Sequence[str]
@@ -47,12 +47,12 @@ class NamedArgumentsNode(ChannelsFirstNode):
         self.opset = 21
 
     def attr(self, name: str, default: Any) -> Any:
-        """An attribute of the operator of ONNX that the node is read as."""
+        """An attribute of the ONNX operator whose reader reads this node."""
         value = self.attributes.get(name)
         return default if value is None else value
 
     def argument(self, name: str, default: Any = None) -> Any:
-        """An argument's value, of a constant tensor its numbers; the default where it is left out."""
+        """An argument's value, a constant tensor's values as a list; the default if it is left out or empty."""
         self.read.add(name)
         value = self.arguments.get(name)
         if isinstance(value, Name):
@@ -62,7 +62,7 @@ class NamedArgumentsNode(ChannelsFirstNode):
         return default if value is None or value == [] else value
 
     def operands(self, *names: str) -> None:
-        """Make these arguments the operands, a|b if names differ: numbers become constants, '' is left out."""
+        """Set the operands to these arguments, `a|b` for alternative names. Numbers become constants; missing: ""."""
         keys = [next((n for n in name.split("|") if n in self.arguments), name) for name in names]
         self.read.update(keys)
         values, self.inputs = [self.arguments.get(key) for key in keys], []
@@ -74,14 +74,14 @@ class NamedArgumentsNode(ChannelsFirstNode):
             self.inputs += value if isinstance(value, list) else [value or ""]
 
     def in_type(self, dtype: str, *positions: int) -> None:
-        """Cast operands that have no scale."""
+        """Cast operands without a scale to `dtype`."""
         for position in positions:
             x = self.tensor(position)
             if x.dtype != dtype and x.quant is None:
                 self.inputs[position] = self.inner("cast", [x.name], to=dtype)
 
     def in_one_type(self, result: str) -> None:
-        """Cast the last two operands to the type of the result; of comparisons, to their common one."""
+        """Cast the last two operands to the type of the result, or to their common type for comparisons."""
         places = range(len(self.inputs) - 2, len(self.inputs))
         if result == "bool":
             types = {self.tensor(i).dtype for i in places}
@@ -89,13 +89,13 @@ class NamedArgumentsNode(ChannelsFirstNode):
         self.in_type(result, *places)
 
     def sides(self, value: Any, ends: int = 1) -> list[int]:
-        """A number for each spatial dimension, given so or once for all, `ends` times; words stand for 0."""
+        """A number per spatial dimension, from a list or one number for all, repeated `ends` times; 0 for words."""
         listed = value if isinstance(value, list) else [0 if isinstance(value, str) else value]
         return (listed * (len(self.tensor(0).shape) - 2) if len(listed) == 1 else listed) * ends
 
     @abstractmethod
     def result_type(self) -> str:
-        """The type that the file tells of the first result."""
+        """The type of the first result in the file."""
 
 
 def tensors_of(value: Any) -> list[str]:
@@ -103,13 +103,13 @@ def tensors_of(value: Any) -> list[str]:
 
 
 def readers(table: str, onnx: Mapping[str, Reader], own: Mapping[str, Reader]) -> dict[str, Reader]:
-    """Readers by name of a table's operators, each a line `names; operator; operands; attributes`.
+    """Readers by operator name, from a table with lines `names; operator; operands; attributes`.
 
-    The operator of ONNX has an equals sign in front if its operands have one type. A name may have its own behind it,
-    as `name>Operator`; where nothing is said, it is the name with a capital. Attributes are ONNX's, each
-    `attribute=argument|other:default`, or with the default alone. A star behind an argument: a number for each spatial
-    dimension, or one for all; two stars: for both ends of each. `own`: readers that the format has itself, by
-    `names; operands; arguments that need not be read`.
+    `operator` is ONNX's; a leading equals sign casts operands to one type. A name may give its own operator, as
+    `name>Operator`; the default is the name with a capital. Attributes are ONNX's, each as
+    `attribute=argument|alternative:default`, or with the default alone. A star behind an argument: a number per spatial
+    dimension, or one for all; two stars: for both ends of each. `own`: the format's own readers, by
+    `names; operands; arguments that may stay unread`.
     """
     by_name = dict[str, Reader]()
     for line in filter(None, table.split("\n")):
@@ -143,10 +143,10 @@ def _reader(
 
 # The archive of torch.export.save: a zip file with the program as JSON and each weight as the bytes of its storage.
 #
-# Layout and numbers of types are those of torch/export/pt2_archive and torch/_export/serde/schema.py of PyTorch 2.13.
-# Nothing of an archive is run or unpickled, and sizes that it tells are checked before anything is as large.
+# Layout and type numbers are those of torch/export/pt2_archive and torch/_export/serde/schema.py of PyTorch 2.13.
+# Nothing of an archive is run or unpickled, and its sizes are checked before memory is allocated.
 
-NAMES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]  # from 1 on
+NAMES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]  # type numbers from 1 on
 TYPES = dict(enumerate(NAMES, 1)) | {12: "bool", 13: "bfloat16"}
 REALS = ("float16", "float32", "float64", "bfloat16")  # all are read as float32
 IGNORED = ("momentum", "cudnn_enabled", "device", "pin_memory", "non_blocking", "implicit", "copy", "padding_idx")
@@ -154,7 +154,7 @@ AGAIN = "export it again with torch.export.export and torch.export.save of PyTor
 
 
 class Archive:
-    """`program`: the exported program. Damaged archives raise EdgebuildError, or whatever Python does."""
+    """A .pt2 archive. `program`: the exported program. Damaged archives raise EdgebuildError or one of BROKEN."""
 
     def __init__(self, path: Path, file: str) -> None:
         self.file, self._zip = file, zipfile.ZipFile(io.BytesIO(read_bytes(path, "cannot read the model", MODEL)))
@@ -183,7 +183,7 @@ class Archive:
         return json.loads(self._zip.read(name))
 
     def constant(self, name: str) -> Array:
-        """A parameter, buffer or constant by its name in the module; real numbers in float32."""
+        """A parameter, buffer or constant by its name in the module; floats of all sizes become float32."""
         own = self._meta[name]
         if own["use_pickle"]:
             raise fail(f"constant '{name}' is pickled: a tensor of a class of its own", file=self.file, hints=[AGAIN])
@@ -201,7 +201,7 @@ class Archive:
         return without_nan(np.array(whole, usual), name, self.file)
 
     def type_of(self, meta: Mapping[str, Any], name: str) -> tuple[str, tuple[int, ...]]:
-        """Type of a tensor here, and its shape."""
+        """Type of a tensor in the graph, and its shape. Raises EdgebuildError for dynamic or empty shapes."""
         sizes = [n.get("as_int", "?") for n in meta["sizes"]]
         if meta["dtype"] not in TYPES or not all(isinstance(n, int) and n > 0 for n in sizes):
             text = f"tensor '{name}' of type {TYPES.get(meta['dtype'], meta['dtype'])} has the shape {sizes}"
@@ -219,7 +219,7 @@ class AtenNode(NamedArgumentsNode):
         self._archive = archive
 
     def output_type(self, output: int = 0) -> tuple[str, tuple[int, ...]]:
-        """Type and shape that the file tells of a result."""
+        """Type and shape of a result in the file."""
         name, values = self.outputs[output], self._archive.program["graph_module"]["graph"]["tensor_values"]
         return self._archive.type_of(values[name], name)
 
@@ -227,7 +227,7 @@ class AtenNode(NamedArgumentsNode):
         return self.output_type()[0]
 
     def check(self) -> None:
-        """Raise EdgebuildError for arguments that nobody looked at, and for results that are not those of the file."""
+        """Raise EdgebuildError for arguments that the reader ignored, and for results that differ from the file's."""
         for name in list(self.arguments)[1:]:
             if name not in {*self.read, *IGNORED} and self.arguments[name] not in (None, False, []):
                 raise self.error(f"argument {name} {self.arguments[name]} is not supported")
@@ -238,7 +238,7 @@ class AtenNode(NamedArgumentsNode):
 
 
 def value_of(arg: Mapping[str, Any]) -> Any:
-    """An argument in Python's types, a tensor as a Name, one that is left out as None."""
+    """A serialised argument as a Python value: a tensor as a Name, a missing one as None."""
     ((kind, value),) = arg.items()
     match kind.removeprefix("as_").replace("optional_", ""):
         case "tensor":
@@ -254,10 +254,9 @@ def value_of(arg: Mapping[str, Any]) -> Any:
     return [value_of(one) for one in value] if kind == "as_sym_ints" else value
 
 
-# PyTorch's operators by their names in the file, most as operators of ONNX whose arguments have other names.
+# PyTorch's operators, most of which are read as ONNX operators with renamed arguments.
 #
-# Arguments and their defaults are those of aten/src/ATen/native/native_functions.yaml of PyTorch 2.13; the overload of
-# a name does not count.
+# Arguments and defaults are those of aten/src/ATen/native/native_functions.yaml of PyTorch 2.13. Overloads are ignored.
 
 TABLE = """
 abs neg sign floor ceil round reciprocal sqrt exp log erf sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh \
@@ -290,7 +289,7 @@ index_select; Gather; self index; axis=dim
 
 
 def total(node: AtenNode) -> None:
-    """add, sub, rsub: the second operand may have a factor."""
+    """Read add, sub, rsub, whose second operand may have a factor `alpha`."""
     node.in_one_type(node.result_type())
     if (alpha := node.argument("alpha", 1)) != 1:
         factor = node.array(np.array(alpha, node.tensor(1).dtype))
@@ -300,7 +299,7 @@ def total(node: AtenNode) -> None:
 
 
 def function(node: AtenNode) -> None:
-    """Read an elementwise function that ONNX has no name for."""
+    """Read an elementwise function that ONNX lacks."""
     name = node.origin.removeprefix("aten.")
     if name == "ne":
         node.in_one_type(node.result_type())
@@ -322,7 +321,7 @@ def convolution(node: AtenNode) -> None:
 
 
 def adaptive_pool(node: AtenNode) -> None:
-    """A pool to a size that divides the image's."""
+    """Read a pool to a given output size, which must divide the image's."""
     size, out = node.tensor(0).shape[2:], node.sides(node.argument("output_size"))
     if len(out) != len(size) or any(not n or n < 1 or m % n for m, n in zip(size, out, strict=True)):
         raise node.error(f"an image of {size} to {out}", "supported: sizes that divide the image's")
@@ -343,7 +342,7 @@ def layer_norm(node: AtenNode) -> None:
 
 
 def reduction(kind: str) -> Reader:
-    """Over some dimensions or all; max and min along one have its places as a second result."""
+    """A reader of reductions over some or all dimensions; max and min along one dimension also return indices."""
 
     def read(node: AtenNode) -> None:
         node.in_type(node.output_type()[0] if kind != "arg" else node.tensor(0).dtype, 0)
@@ -372,7 +371,7 @@ def view(node: AtenNode) -> None:
 
 
 def identity(node: AtenNode) -> None:
-    """Copies, also to another type or device; a Dropout outside of training."""
+    """Read copies, also to another type or device, and Dropout, which has no effect in inference."""
     if node.argument("train"):
         raise node.error("it drops elements at random", "export the model behind model.eval()")
     if node.tensor(0).dtype == (dtype := node.output_type()[0]):
@@ -381,7 +380,7 @@ def identity(node: AtenNode) -> None:
 
 
 def permute(node: AtenNode) -> None:
-    """permute, transpose, t. A constant keeps its scales."""
+    """Read permute, transpose, t. A constant keeps its scales."""
     x, rank, dims = node.tensor(0), len(node.tensor(0).shape), node.argument("dims")
     perm = list(range(rank)) if dims is None else [axis_of(node, d, rank) for d in dims]
     if dims is None and rank > 1:
@@ -411,14 +410,14 @@ def split(node: AtenNode) -> None:
 
 
 def pad(node: AtenNode) -> None:
-    """Numbers for both ends of dimensions, the last one first."""
+    """Read pads, which the file lists from the last dimension to the first."""
     ends, rank = np.reshape(node.argument("pad"), (-1, 2))[::-1], len(node.tensor(0).shape)
     mode = {"replicate": "edge", "circular": "wrap"}.get(name := node.argument("mode", "constant"), name)
     compose.border(node, np.pad(ends, ((rank - len(ends), 0), (0, 0))), mode, node.argument("value") or None)
 
 
 def upsample(node: AtenNode) -> None:
-    """To the nearest element, which is the one before."""
+    """Read upsampling to the nearest element, with indices rounded down."""
     sizes = zip(node.tensor(0).shape, node.output_type()[1], strict=True)
     compose.values_at(node, node.inputs[0], [np.floor(np.arange(m) * np.float32(n / m)).astype(int) for n, m in sizes])
 
@@ -429,7 +428,7 @@ def filled(node: AtenNode) -> None:
 
 
 def quantisation(node: AtenNode) -> tuple[Quant, str, int]:
-    """Scale and zero point; the type here, and what is subtracted of numbers and zero points for it."""
+    """Scale and zero point, the type in the graph, and the number subtracted from values for it: 128 for uint8."""
     many = "s" * ("per_channel" in node.origin)
     scales, zeros = (np.ravel(node.argument(f"{name}{many}")) for name in ("scale", "zero_point"))
     dtype, axis, fits = node.argument("dtype"), node.argument("axis"), len(scales) == len(zeros)
@@ -485,19 +484,19 @@ READERS = {("quantized_decomposed." if "quantize_per" in name else "aten.") + na
 UNKNOWN = (
     "edgebuild ops pt2 lists what is supported; with torch and onnxscript installed, PyTorch's exporter reads more"
 )
-MOST_COMPUTED = 1 << 24  # elements of a constant that is computed while the file is read
+MOST_COMPUTED = 1 << 24  # most elements of a constant that is folded while reading
 BROKEN = (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, BadZipFile)
 
 
 def read_pt2(path: Path, file: str, outputs: Sequence[str] = ()) -> Graph:
-    """An exported program, up to its outputs or these, as a graph in "onnx" arithmetic: halves are rounded to even."""
+    """An exported program, up to its outputs or `outputs`, as a graph in ONNX arithmetic. Raises EdgebuildError."""
     with damaged(file):
         return _read(Archive(path, file), file, outputs)
 
 
 @contextmanager
 def damaged(file: str) -> Iterator[None]:
-    """Raise EdgebuildError for whatever Python says of values that are not where or what they should be."""
+    """Convert exceptions of BROKEN, which missing or mistyped values of a damaged file cause, to EdgebuildError."""
     try:
         yield
     except EdgebuildError:
@@ -529,7 +528,7 @@ def _read(archive: Archive, file: str, wanted: Sequence[str]) -> Graph:
             dtype, shape = archive.type_of(graph["tensor_values"][name], name)
             t = Tensor(name, shape, dtype)
         elif kind in ("user_input", "constant_input"):
-            continue  # a number that the nodes' arguments have, too
+            continue  # a number, which the arguments of nodes repeat
         else:
             raise fail(f"the program has an input of kind {kind}", file=file, hints=["supported: tensors"])
         builder.tensors[name] = checked_size(t, file)
@@ -575,12 +574,12 @@ SHAPES = "its program has operators of the graph's control flow, or values that 
 
 
 def admitted(path: Path, file: str) -> tuple[dict[str, Any], list[Array]]:
-    """The program as JSON for `exporter_process.py`, and its constants in their order.
+    """The program as JSON for `exporter_process.py`, and its constants in order.
 
-    Sizes that the file leaves open: 1 for the first one of an input, which is the batch; of others, those of the
-    example that it was exported with. Raises EdgebuildError for all that is not operators of ATen on tensors.
-    PyTorch's own `torch.export.load` unpickles, looks targets up by `getattr` from the module `torch` on, and evaluates
-    expressions of sizes. So it never sees a file: whoever wrote that chooses here among operators, and nothing else.
+    Dynamic sizes become 1 for an input's first dimension, the batch, else the size of the example at export. Raises
+    EdgebuildError for anything but ATen operators on tensors.
+    PyTorch's `torch.export.load` unpickles, resolves targets by `getattr` from the module `torch`, and evaluates
+    expressions of sizes. So the file is never passed to it: its author can only choose among ATen operators.
     """
     with damaged(file):
         return _program(Archive(path, file), file)
@@ -649,12 +648,12 @@ def _node(entry: Mapping[str, Any], file: str) -> dict[str, Any]:
 
 
 def _numbers(out: Mapping[str, Any]) -> list[str]:
-    """The name of a result that is a size of a shape."""
+    """The names of results that are sizes of shapes."""
     return [str(value["as_name"]) for value in out.values() if isinstance(value, Mapping) and "as_name" in value]
 
 
 def _argument(node: Mapping[str, Any], kind: str, value: Any, file: str) -> Any:
-    """An argument: numbers as they are, `{"of": name}` for a value of the graph, `{"dtype": name}`."""
+    """An argument for the JSON: numbers unchanged, `{"of": name}` for a value of the graph, `{"dtype": name}`."""
     match kind:
         case "as_tensor" | "as_tensors" | "as_optional_tensor" | "as_optional_tensors":
             if isinstance(value, list):

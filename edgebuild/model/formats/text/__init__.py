@@ -20,7 +20,7 @@ def is_graph_text(data: bytes) -> bool:
 
 
 def data_file(text: Path) -> Path:
-    """The file with the constants of a graph's text."""
+    """Path of the file with the constants of a graph's text form."""
     return text.with_suffix(".bin")
 
 

@@ -1,6 +1,6 @@
-"""The text form of a graph: written after any stage, changed by hand, and read back as a model.
+"""The text form of a graph, which can be written after any stage, edited, and read back as a model.
 
-A line is a call of literals, one for each tensor, port and op, in the order of the fields of `ir`:
+A line is a call with literals, one per tensor, port and op, in the order of the fields of `ir`:
 
     edgebuild graph 1
     graph('kws.tflite', 'tflite')
@@ -10,9 +10,9 @@ A line is a call of literals, one for each tensor, port and op, in the order of 
     op('conv2d', 'conv', ('x', 'w'), 'y', 'CONV_2D', {'stride': (2, 2)})
     output('y')
 
-The last number of a tensor is where its bytes begin in the file beside the text, which has the same name and the suffix
-`.bin`: constants one behind the other, little-endian. Either file may be anybody's: text is never run, and each number
-is checked before memory is taken for it.
+The last number of a tensor is the offset of its bytes in a second file with the same name and the suffix `.bin`, which
+has all constants in little-endian order. Neither file is trusted: text is never run, and sizes are checked before
+memory is allocated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ...ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Quant, Removed, Stat
 from ...ops.base import Form, check_limits
 from . import data_file
 
-HEAD = "edgebuild graph 1"  # `is_graph_text` knows how it begins
-TEXT = 64 << 20  # bytes
-LINE = 4 << 20  # characters: a table of scales is the longest
+HEAD = "edgebuild graph 1"  # begins with the package's GRAPH_TEXT
+TEXT = 64 << 20  # most bytes of a file
+LINE = 4 << 20  # most characters of a line, for tables of scales
 LARGEST = 2**31 - 1  # of a dimension
 BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -43,9 +43,9 @@ BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErro
 
 
 def written(graph: Graph) -> tuple[str, bytes]:
-    """The graph as text, and the bytes of its constants. The same graph gives the same text and bytes.
+    """The graph as text, and the bytes of its constants. Equal graphs give equal text and bytes.
 
-    Raises EdgebuildError for the part of a network on several devices, whose links have no text.
+    Raises EdgebuildError for one device's part of a distributed network, because links have no text form.
     """
     if graph.link is not None:
         raise fail("a part of a network on several devices has no text form", file=graph.file)
@@ -77,7 +77,7 @@ def _call(what: str, *values: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Python for a value of attributes, also for numbers of numpy and what is not finite."""
+    """A Python literal for an attribute's value, also for numpy's numbers and infinities. Raises for NaN."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, tuple | list):
@@ -108,7 +108,7 @@ ONE_OF = f"one of: {', '.join(FORMS)}"
 
 
 def read_text(path: Path) -> Graph:
-    """The graph of a text and of the bytes beside it. Raises EdgebuildError with the line that is wrong."""
+    """The graph of a text and its `.bin` file. Raises EdgebuildError that names the wrong line."""
     text = read_bytes(path, "cannot read the graph", TEXT).decode("utf-8", "replace")
     if text.partition("\n")[0].strip() != HEAD:
         raise fail("a graph of another version", file=visible(path.name), line=1, column=1, hints=[f"this one: {HEAD}"])
@@ -120,7 +120,7 @@ def read_text(path: Path) -> Graph:
 
 
 class _Reader:
-    """Lines so far, as parts of a graph."""
+    """Parts of a graph from the lines read so far."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.file, self.number = path, visible(path.name), 0
@@ -150,7 +150,7 @@ class _Reader:
             raise self.wrong(f"{what}: {visible(str(error))}", FORMS[what]) from None
 
     def _call(self, line: str) -> tuple[str, tuple[Any, ...]]:
-        """A word and its literals. Nothing of the line is run."""
+        """Parse a line as a word and its literals, without evaluating it."""
         try:
             call = ast.parse(line.strip(), mode="eval").body if len(line) <= LINE else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords:
@@ -212,7 +212,7 @@ class _Reader:
         self.saved = saved
 
     def graph(self) -> Graph:
-        """All lines together, after each op was looked at."""
+        """The graph of all lines. Raises EdgebuildError for an op or graph that is not valid."""
         if not self.outputs:
             raise self.wrong("the graph has no output")
         ports = tuple(self.inputs), tuple(self.outputs)
@@ -236,7 +236,7 @@ class _Reader:
 
 
 def _ask(op: Op, graph: Graph) -> None:
-    """Make the op's kernel, which asks for all attributes. Raises one of BROKEN for wrong ones."""
+    """Create the op's kernel, which reads all attributes. Raises one of BROKEN for missing or wrong ones."""
     make = ops.SPECS[op.kind].kernel
     try:
         if make is not None:
