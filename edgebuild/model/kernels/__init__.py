@@ -1,7 +1,7 @@
-"""The kernels there are besides the ops' own in portable C: a folder for each instruction set, library or manner.
+"""All kernels besides the ops' own in portable C: a folder for each instruction set, library or technique.
 
 A folder holds rows, the templates that they print, and `helpers.c.j2` with the C functions that those share.
-A file has the templates of a family of kernels: `arm_dsp/convolution.c:dense` is the part behind the line `%% dense`.
+A file has the templates of a family of kernels: `arm_dsp/convolution.c:dense` is the part after the line `%% dense`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROWS: tuple[Row, ...] = (
     *floats.ROWS,
     *xpulp.ROWS,
 )
-# By word of a core: what its compiler defines. Kernels for the core do without nothing of it.
+# By word of a core, the preprocessor's condition that the compiler is not for such a core.
 CONDITIONS = {
     "dsp": "!defined(__ARM_FEATURE_DSP)",
     "mve": "!defined(__ARM_FEATURE_MVE)",
@@ -40,7 +40,7 @@ CONDITIONS = {
     "armv7-m": "!defined(__ARM_FEATURE_SAT)",
     "armv8-m.main": "!defined(__ARM_FEATURE_SAT)",
     "rv32": "!defined(__riscv) || __riscv_xlen != 32",
-    "corev": "!defined(EB_COREV)",  # compilers do not know these instructions, so the target's flags say it
+    "corev": "!defined(EB_COREV)",  # compilers do not know these instructions, so the target's flags define it
     "gap8": "!defined(EB_GAP8)",
 }
 # Files of C functions that kernels share; those of later files may use those of earlier ones.
@@ -51,7 +51,7 @@ HELPERS = (
     *(f"{folder}/helpers.c.j2" for folder in ("blocks", "arm_dsp", "arm_mve", "dae", "cmsis_nn", "xpulp", "floats")),
 )
 
-# Functions in assembly by name; each is made when a model needs it.
+# Functions in assembly by name; each is generated when a model needs it.
 FUNCTIONS: Mapping[str, Callable[[], Function]] = (
     two_in_one.FUNCTIONS
     | dot.FUNCTIONS
@@ -65,11 +65,11 @@ FUNCTIONS: Mapping[str, Callable[[], Function]] = (
 
 
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The kernel for an op: by `form.choice` if the layer is in it, else the one of the least estimate.
+    """The kernel for an op: the variant of `form.choice` if the layer is in it, else the cheapest.
 
-    The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; without any, the
-    kernel that is returned does not. `form.engine` asks for what hands the op to it. The graph keeps the kernels of its
-    own ops, for plans ask again and again.
+    The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; if there are none,
+    the kernel that is returned does not. `form.engine` asks for the call of that engine. The graph caches the kernels
+    of its own ops, because planners ask for them many times.
     """
     if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
         return _chosen(op, graph, form)
@@ -81,8 +81,8 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def _sharing(kernel: Kernel, graph: Graph) -> Kernel:
-    """The kernel and its others with one `shape` for all that have equal ones: of a long network most."""
-    shape = graph.kernels.setdefault(repr(kernel.shape), kernel.shape)  # by text, for True is no 1 where it is printed
+    """The kernel and its alternatives, sharing one `shape` with all that have an equal one: most of a long network."""
+    shape = graph.kernels.setdefault(repr(kernel.shape), kernel.shape)  # by text, because True and 1 print differently
     return replace(kernel, shape=shape, others=tuple(_sharing(each, graph) for each in kernel.others))
 
 
@@ -100,9 +100,9 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def _described(op: Op, graph: Graph, rolled: bool) -> list[tuple[Op, Graph, Sums | None]]:
-    """The op in the forms in which kernels may compute it, each with its graph and, if it is one, as sums of products.
+    """The forms of the op that kernels may compute, each with its graph and, for int8 sums of products, its `Sums`.
 
-    The graph keeps those of its own ops, with the weights as kernels want them.
+    The graph caches those of its own ops, with the weights as kernels use them.
     """
     own = bool(op.outputs) and graph.producers.get(op.outputs[0]) is op
     key = op.outputs[:1], rolled
@@ -126,7 +126,7 @@ def layer_name(kernel: Kernel, op: Op, graph: Graph) -> str:
 
 
 def layers_of(op: Op, graph: Graph, form: Form) -> list[KernelLayer]:
-    """The layer for which rows are asked, and any other that computes the same.
+    """The layer that rows of kernels get, and equivalent layers.
 
     A row of an op that works pixel by pixel is an image of its own: the same C function serves for both forms.
     """
@@ -141,12 +141,12 @@ def layers_of(op: Op, graph: Graph, form: Form) -> list[KernelLayer]:
 
 
 def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
-    """The first of them, which is the op itself."""
+    """The first of `layers_of`: the op itself."""
     return layers_of(op, graph, form)[0]
 
 
 def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
-    """The cheapest of those whose conditions hold; where that is wanted, of those that gather first."""
+    """The cheapest kernel of all rows that serve; if a granularity is wanted, of the rows that gather first."""
     for gathers in (True, False) if form.granularity else (False,):
         rows = [row for row in ROWS if row.gathers == gathers]
         served = [(row, layers[0]) for row in rows if row.serves(layers[0])]
@@ -161,7 +161,7 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
 
 
 def by_cost(kernels: list[Kernel], form: Form) -> list[Kernel]:
-    """Kernels within the form's scratch, the cheapest first; if there are none all, the least scratch first."""
+    """Kernels within the form's scratch, the cheapest first; if none fits, all kernels, the least scratch first."""
     within = [k for k in kernels if form.scratch_limit is None or k.scratch <= form.scratch_limit]
     return sorted(within or kernels, key=lambda k: k.cost if within else k.scratch)
 
@@ -170,8 +170,8 @@ def by_cost(kernels: list[Kernel], form: Form) -> list[Kernel]:
 class Helper:
     """C that kernels share: the names that it defines, the names that it uses, and the text.
 
-    Files of helpers have two marks. A line of `%%` begins a piece: what it defines and, behind a colon, what that uses.
-    `%=` stands in front of the head of a C function, which ends at the line of its first brace.
+    Files of helpers have two marks. A line of `%%` begins a piece: its names and, after a colon, those that it uses.
+    `%=` marks the head of a C function, which ends at the line of its first brace.
     """
 
     names: tuple[str, ...]
@@ -186,7 +186,7 @@ class Helper:
 
     @property
     def prototype(self) -> str:
-        """The declaration of the function; its attributes stand at the definition."""
+        """The declaration of the function; the definition has its attributes."""
         return f"{self.head};"
 
 
@@ -218,7 +218,7 @@ def _helpers_in(file: str, arithmetic: Arithmetic) -> tuple[Helper, ...]:
 def used_helpers(names: Iterable[str], arithmetic: Arithmetic) -> tuple[Helper, ...]:
     """The shared C that defines these names, and what that uses in turn, in order.
 
-    Files are read until all names are read: those with assembly for other cores take a quarter of a second.
+    Files are read until all names are defined: those with assembly for other cores take a quarter of a second.
     """
     waiting = [name for name in names if name != "memcpy"]
     asked = set(waiting)

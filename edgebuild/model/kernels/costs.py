@@ -1,8 +1,8 @@
-"""Costs of kernels beside instructions: bytes of their code, and cycles on the core of the target.
+"""Costs of kernels besides instructions: bytes of their code, and cycles on the core of the target.
 
-Bytes of code that kernels take, estimated from their text: what they share counts once.
+Bytes of code are estimated from the text of kernels; shared functions count once.
 
-Cycles of a core from the cost that plans are chosen by.
+Cycles are estimated from the cost by which planners compare kernels.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from . import used_helpers
 # gcc 12 -O2, RV32IMC and Cortex-M4, over their counts; those of Armv6-M in the same way, on a Cortex-M0.
 ASSEMBLY, STATEMENT = 3.0, 11.5
 ASSEMBLY_OF_V6M, STATEMENT_OF_V6M = 2.0, 16.0
-# Of a call and of a kernel, on a Cortex-M4. Person detection (TFLM's) takes 42 and 120 to 360, by `nm -S`.
+# Bytes of a call and of a kernel, on a Cortex-M4. Person detection (TFLM's) takes 42 and 120 to 360, by `nm -S`.
 OF_CALL, OF_KERNEL = 40, 300
 NO_DIGITS = str.maketrans("", "", "0123456789")
 
-# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. Short functions are
-# made shorter still by the compiler if it knows the numbers.
+# Characters of a C function from which on kernels that differ in numbers share it, by `--optimize`. If the compiler
+# knows the numbers, it makes short functions shorter still.
 SHARED_FROM = {"speed": 1 << 30, "balanced": 3000, "size": 0}
 
 
 def printed(kernel: Kernel, signature: str, item: str, y_item: str, acc: str) -> tuple[str, frozenset[str]]:
-    """A kernel's template as C, and the names in it that others define. The types are those of operands and sums."""
+    """A kernel's template as C, and the names in it that are defined elsewhere. Types: of operands and sums."""
     used = Used()
     numbers = SimpleNamespace(**kernel.shape)
     view = {"use": used, "s": numbers, "signature": signature, "item": item, "y_item": y_item, "acc": acc}
@@ -75,7 +75,7 @@ def _size(text: str, core: frozenset[str]) -> float:
 
 
 def _is_instruction(line: str) -> bool:
-    """Whether a line of C is a string with one instruction; labels and directives begin with other signs, but .insn."""
+    """Whether a line of C is a string with one instruction; labels, and directives but .insn, begin otherwise."""
     before, *inside = line.split('"', 2)
     return (
         not before.strip()
@@ -85,8 +85,8 @@ def _is_instruction(line: str) -> bool:
     )
 
 
-# Cycles by `edgebuild verify --cycles`, as a multiple of the cost that plans are chosen by: the mean of kws, the
-# autoencoder and person detection, of which each is within 12 %. No figure: no table of the core in hal/cycles.
+# Cycles by `edgebuild verify --cycles`, as a multiple of the cost that planners compare: the mean of kws, the
+# autoencoder and person detection, of which each is within 12 %. Cores without a figure have no table in hal/cycles.
 PER_COST = {
     "cortex-m0": 1.30,
     "cortex-m0plus": 1.26,
@@ -102,6 +102,6 @@ PER_COST = {
 
 
 def cycles_of(target: Target, cost: float) -> float | None:
-    """Estimated cycles of work of some cost; None where the core has no figure."""
+    """Estimated cycles of work of this cost; None if the core has no figure."""
     per_cost = PER_COST.get(target.cycle_table)
     return cost * per_cost if per_cost is not None else None

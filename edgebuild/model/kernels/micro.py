@@ -1,8 +1,8 @@
 """Micro-kernels: the innermost loops of kernels as values, from which both their assembly and their cost follow.
 
 A `Function` is a tree of instructions and loops. Printed, it is a whole function in assembly. Counted, it gives the
-instructions that a call executes, for numbers of turns that the caller knows. Instruction sets make such trees from a
-`Micro`, which says what is computed: see `arm_dsp/dot.py`.
+instructions that a call executes, for iterations of loops that the caller gives. Instruction sets build such trees from
+a `Micro`, which describes the computation: see `arm_dsp/dot.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = 120  # of a line of C
 
 @dataclass(frozen=True)
 class Loop:
-    """`body` runs as often as the number `turns` says, or the one of that name; a loop's body ends with its branch."""
+    """`body`, executed `turns` times: a number, or the name of one. A loop's body ends with its branch."""
 
     turns: str | float
     body: tuple[Part, ...]
@@ -31,9 +31,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Unrolled:
-    """A loop over `turns` bodies, several of which are written out for a turn; the first turn may take the last ones.
+    """An unrolled loop that executes `turns` bodies; its first iteration may enter in the middle, at the last bodies.
 
-    `entries`: instructions of `enter` that run where 0, 1, 2, ... bodies are left over for the first turn.
+    `entries`: instructions of `enter` that run if 0, 1, 2, ... bodies are left over for the first iteration.
     """
 
     turns: str
@@ -50,7 +50,7 @@ class Unrolled:
 
 @dataclass(frozen=True)
 class Cases:
-    """A list of runs, each of which goes to the loop for its size: `runs` names a sequence of (size, turns).
+    """A dispatcher that executes each run by the loop for its size: `runs` names a sequence of (size, turns).
 
     Instructions: `dispatch` before each run and once at the end, `turn` by size, `back` from a loop to the next run.
     """
@@ -99,12 +99,12 @@ def length(body: Sequence[str]) -> int:
 
 
 def counted(parts: Sequence[Part]) -> Counted:
-    """The instructions that run once and the loops, taken from each other: estimates ask again and again."""
+    """The number of instructions that run once, and the loops; computed once for many estimates."""
     return length([part for part in parts if isinstance(part, str)]), [p for p in parts if not isinstance(p, str)]
 
 
 def executed(counted: Counted, turns: Turns) -> float:
-    """Instructions that run, by the numbers of turns of all loops."""
+    """Instructions that a call executes, from the iterations of all loops."""
     total = float(counted[0])
     for part in counted[1]:
         match part:
@@ -137,11 +137,11 @@ class Function:
     parameters: tuple[str, ...]
     remark: str
     parts: tuple[Part, ...]
-    uses: tuple[str, ...] = ()  # names of C in it that others define, beside EB_CFI and EB_REG
+    uses: tuple[str, ...] = ()  # names in its C that are defined elsewhere, besides EB_CFI and EB_REG
 
     @property
     def before(self) -> str:
-        """The comment and the attributes, in front of the head."""
+        """The comment and the attributes, before the head."""
         text = "\n".join(wrap(self.remark, COLUMNS, initial_indent="/* ", subsequent_indent=" * ")) + " */\n"
         return f"{text}__attribute__((naked, noinline, used, no_instrument_function)) "
 
@@ -153,7 +153,7 @@ class Function:
 
     @property
     def body(self) -> str:
-        """The braces behind the head, and the assembly between them."""
+        """The braces after the head, and the assembly between them."""
         inside = "\n".join(map(_quoted, lines(self.parts)))
         return f"\n{{\n    __asm__(\n{inside});\n}}\n"
 
@@ -183,14 +183,14 @@ def _quoted(line: str) -> str:
 
 
 def pushed(registers: Sequence[str]) -> str:
-    """For debuggers, behind a push of these registers, the first of them lowest."""
+    """Directives for debuggers after a push of these registers, the first at the lowest address."""
     saved = [f".cfi_rel_offset {r}, {4 * i}" for i, r in enumerate(registers) if r not in ("r0", "r1", "r2", "r3")]
     texts = [f".cfi_adjust_cfa_offset {4 * len(registers)}", *saved]
     return "EB_CFI(" + "\n               ".join(f'"{text}\\n\\t"' for text in texts) + ")"
 
 
 def framed(name: str, parameters: str, remark: str, saved: Sequence[str], parts: Sequence[Part]) -> Function:
-    """A function of Thumb that saves lr and these registers. `parameters`: in C, with commas between them."""
+    """A Thumb function that saves lr and these registers. `parameters`: in C, with commas between them."""
     listed = ", ".join(saved)
     named = tuple(f"EB_REG {each}" for each in parameters.split(", "))
     inside = (f"push {{{listed}, lr}}", pushed((*saved, "lr")), *parts, f"pop {{{listed}, pc}}")
@@ -198,15 +198,15 @@ def framed(name: str, parameters: str, remark: str, saved: Sequence[str], parts:
 
 
 def moved(count: int) -> str:
-    """For debuggers, behind any other change of the stack pointer; `count` more bytes are in use than before."""
+    """Directives for debuggers after any other change of the stack pointer; `count`: how many more bytes are in use."""
     return f'EB_CFI(".cfi_adjust_cfa_offset {count}\\n\\t")'
 
 
-# The order of RISC-V instructions in which a pipeline waits least, for cores that begin one instruction at a time.
+# An order of RISC-V instructions with few pipeline stalls, for cores that begin one instruction at a time.
 #
-# Loads, products and shifts give their results some cycles late, and an instruction that wants one of them waits. List
-# scheduling (P. Gibbons and S. Muchnick, "Efficient instruction scheduling for a pipelined architecture", PLDI 1986)
-# puts others between. Temporaries, written %name, are assigned once and get a register of a pool until their last use.
+# Loads, products and shifts give their results some cycles late, and an instruction that reads one too early stalls.
+# List scheduling (P. Gibbons and S. Muchnick, "Efficient instruction scheduling for a pipelined architecture", PLDI
+# 1986) puts other instructions between. Temporaries, written %name, are assigned once and get a register of a pool.
 
 # Cycles that a result is late on VexRiscv: `hal/cycles/vexriscv-imac.yaml`. Other cores are at most as late, so an
 # order that is good there is good on them.
@@ -220,11 +220,11 @@ Instruction = tuple[str | int, ...]  # its name and its operands, the register t
 
 @dataclass
 class _Node:
-    """`after`: those that come before it, and cycles from the start of each to the earliest of this one."""
+    """`after`: its predecessors, each with the fewest cycles from the predecessor's start to its own."""
 
     instruction: Instruction
     after: dict[int, int] = field(default_factory=dict)
-    height: int = 0  # cycles from its start to the end of all that wait for it
+    height: int = 0  # cycles from its start to the end of all its successors
 
     @property
     def writes(self) -> str:
@@ -243,7 +243,7 @@ class _Node:
 def in_order(code: tuple[Instruction, ...], pool: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Lines of a straight piece of code in a better order, with registers of the pool for temporaries.
 
-    Nothing is stored in it, and the pool suffices for the order given.
+    The code must have no stores, and the pool must suffice for the given order.
     """
     nodes = _dependent([_Node(i) for i in code])
     tries = [order for ahead in AHEAD if (order := _listed(nodes, pool, ahead)) is not None]
@@ -251,7 +251,7 @@ def in_order(code: tuple[Instruction, ...], pool: tuple[str, ...] = ()) -> tuple
 
 
 def _dependent(nodes: list[_Node]) -> list[_Node]:
-    """Each behind the writers of what it reads, and behind the last writer and the readers of what it writes."""
+    """Order each node after the writers of its operands, and after the last writer and the readers of its result."""
     writer, readers = dict[str, int](), dict[str, list[int]]()
     for at, node in enumerate(nodes):
         last = [writer[node.writes]] if node.writes in writer else []
@@ -267,7 +267,7 @@ def _dependent(nodes: list[_Node]) -> list[_Node]:
 
 
 def _listed(nodes: list[_Node], pool: tuple[str, ...], ahead: int) -> tuple[int, tuple[str, ...]] | None:
-    """Cycles and lines of an order; None where the pool is too small for so much overtaking."""
+    """Cycles and lines of an order; None if the pool is too small for moving instructions `ahead` so far."""
     started, lines, left = dict[int, int](), list[str](), list(range(len(nodes)))
     free, places = list(pool), dict[str, str]()
     uses = Counter(r for node in nodes for r in node.reads if r[0] == "%")

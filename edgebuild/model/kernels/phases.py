@@ -16,7 +16,7 @@ from ..ops import spatial
 from ..ops.base import Form, Sums
 from .row import KernelLayer
 
-Tap = tuple[int, int, int, int]  # rows and columns from the pixel below the output's, tap row and column
+Tap = tuple[int, int, int, int]  # row and column from the input pixel under the output's, tap row and column
 
 
 def taps(op: Op, graph: Graph) -> list[list[Tap]]:
@@ -31,9 +31,9 @@ def taps(op: Op, graph: Graph) -> list[list[Tap]]:
 
 
 def joined(op: Op, graph: Graph) -> tuple[Op, Graph]:
-    """The op, its tensors as they are, or with as many outputs of a row together as one input makes and nothing else.
+    """The op unchanged, or an equal one in which the outputs of a row that one input contributes to are one pixel.
 
-    So it is where columns do not overlap: S columns of K channels are one pixel of S * K then, which lie side by side.
+    The latter requires that columns do not overlap: S neighbours of K channels then are one pixel of S * K channels.
     """
     (x, w, *bias), y, step = graph.operands(op), graph.result(op), op.attrs["stride"][1]
     dilation = op.attrs["dilation"][1]
@@ -62,7 +62,7 @@ def _repeated(quant: Quant | None, count: int) -> Quant | None:
 
 
 def transposed(op: Op) -> bool:
-    """The size of the result is an attribute, since stride and padding leave it open."""
+    """Whether the op is a transposed convolution, which has the size of the result as an attribute."""
     return "size" in op.attrs
 
 
@@ -104,7 +104,7 @@ def int8_sums(op: Op, graph: Graph, listed: Sequence[Sequence[Tap]]) -> list[Sum
 
 
 def places(listed: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> Array:
-    """For each phase the numbers of its head, how many taps it has, and rows and columns of these."""
+    """For each phase: the numbers of its head, the number of its taps, and their rows and columns."""
     most, ahead = max(1, *map(len, listed)), len(heads[0]) + 1
     table = np.zeros((len(listed), ahead + 2 * most), np.int32)
     for row, own, head in zip(table, listed, heads, strict=True):
@@ -114,10 +114,11 @@ def places(listed: Sequence[Sequence[Tap]], heads: Sequence[Sequence[int]]) -> A
 
 
 def shape(layer: KernelLayer, op: Op, graph: Graph, table: Array) -> dict[str, int | bool]:
-    """Numbers of the templates, which take two outputs of a phase at a time, of the op as it was `joined`.
+    """Template numbers of a `joined` op, for kernels that compute two outputs of a phase at a time.
 
-    `columns` of pixels of so many `channels`, of which a group makes its `own`, in phases `across`. `into`: from one
-    output of a phase to the next, `along`: what that is in the input. The letters are those of the layer's op.
+    `columns`: pixels of a row, of so many `channels`, of which a group computes its `own`, in phases `across`. `into`:
+    distance of neighbouring outputs of a phase; `along`: their distance in the input. Letters are those of the layer's
+    op.
     """
     x, w, y, groups = *graph.operands(op)[:2], graph.result(op), op.attrs.get("groups", 1)
     stride, pad, whole, stated = (
@@ -137,6 +138,6 @@ def shape(layer: KernelLayer, op: Op, graph: Graph, table: Array) -> dict[str, i
 
 
 def pairs(op: Op, graph: Graph, form: Form) -> int:
-    """How many times two outputs are computed at a time."""
+    """The number of pairs of outputs that a kernel computes."""
     (oh, ow), across = graph.result(op).shape[1:3], 1 if not transposed(op) else op.attrs["stride"][1]
     return (1 if form.rolled else oh) * across * -(-ow // across // 2)

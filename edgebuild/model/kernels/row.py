@@ -1,6 +1,6 @@
-"""Rows of a folder of kernels: for which op and which core a kernel is, and how it is made.
+"""Rows of a folder of kernels: the op and the core that a kernel is for, and the function that makes it.
 
-Convolutions come to rows in a canonical form; see `canonical`.
+Rows get convolutions in a canonical form; see `canonical`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KernelLayer:
 
     @property
     def cropped(self) -> bool:
-        """Whether the op begins within a row of its operand."""
+        """Whether the op begins within a row of its operand: its padding is negative."""
         return min(self.op.attrs.get("pad", (0,))) < 0 and self.form.rolled
 
     @cached_property
@@ -50,12 +50,12 @@ class KernelLayer:
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel that there is: `make` answers None where one of its conditions does not hold for the layer.
+    """A kernel of a folder: `make` returns None if one of the kernel's conditions does not hold for the layer.
 
     `kind`: of the op, or of its sums. `core`: words that the target's core must all have. `calls`: a library that it
-    calls and the request must allow. `gathers`: it is the first choice for layers that
-    gather their operands first. `crops`: it may begin within a row of its operand, which is padding below 0.
-    `shifts`: it makes results that are `shifted`.
+    calls and the request must allow. `gathers`: it gathers its operands first, and is preferred if the form has a
+    granularity. `crops`: it supports negative padding, with which it begins within a row of its operand. `shifts`: it
+    supports results that are `shifted`.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Row:
     shifts: bool = False
 
     def serves(self, layer: KernelLayer) -> bool:
-        """The kind is the layer's, and the core and the request allow it."""
+        """Whether the kind is the layer's, and the core and the request allow the kernel."""
         if self.kind not in layer.kinds or (layer.cropped and not self.crops):
             return False
         if shifted(layer.op) and not self.shifts:
@@ -76,7 +76,7 @@ class Row:
 
 
 def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLayer], Kernel | None]:
-    """For rows that ask for nothing but the sums of a layer; a layer without them, such as one of floats, has none."""
+    """`Row.make` of kernels that need only the sums of a layer; None for layers without sums, such as floats."""
 
     def of_layer(layer: KernelLayer) -> Kernel | None:
         return make(layer.sums, layer.form) if layer.sums is not None else None
@@ -86,7 +86,7 @@ def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLaye
 
 # Convolutions as kernels see them: with fewer axes.
 #
-# A window as wide as the image lies over one piece of memory: its columns are channels of one column. An image of one
+# A window as wide as the image covers contiguous memory: its columns are channels of one column. An image of one
 # column is an image of one row, whose pixels kernels take several at a time.
 
 MOST_ZEROS = 4096  # bytes of weights
@@ -94,7 +94,7 @@ KINDS = ("conv2d", "depthwise_conv2d")
 
 
 def canonical(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph]:
-    """The op and the graph with its tensors so changed; the same if nothing is. `rolled`: rows must stay rows."""
+    """The op, and the graph with its tensors, in canonical form, or both unchanged. `rolled`: rows stay rows."""
     if op.kind not in KINDS:
         return op, graph
     (x, w), y = graph.operands(op)[:2], graph.result(op)
@@ -133,7 +133,7 @@ def canonical(op: Op, graph: Graph, rolled: bool) -> tuple[Op, Graph]:
 
 
 def ungrouped(op: Op, graph: Graph) -> tuple[Op, Graph] | None:
-    """A grouped convolution as one of all channels, with weights of 0 between groups, where these are few."""
+    """A grouped convolution as one of all channels, with weights of 0 between groups; None if these would be many."""
     if op.kind != "conv2d" or (groups := op.attrs.get("groups", 1)) == 1:
         return None
     w = graph.operands(op)[1]

@@ -1,4 +1,4 @@
-"""Plain C in the shape of a core's registers: RV32, Cortex-M0 and M3, and whatever other core there is."""
+"""Plain C in blocks that fit a core's registers, and assembly: RV32, Cortex-M0 and M3, and any other core."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .sum_kernels import SPLIT, SumsCore
 
 
 def linear(times: float, letters: dict[str, str], layer: KernelLayer, broadcast: float = 0.0) -> Kernel | None:
-    """The op's own kernel with other letters: so many times its instructions. "clamp": within int8 alone.
+    """The op's own kernel with other letters, at `times` its instructions. "clamp": only for the bounds of int8.
 
-    `broadcast`: the times where an operand is repeated, if these are others.
+    `broadcast`: the factor in place of `times` if an operand is broadcast.
     """
     k = layer.plain
     fits = "clamp" not in letters or (k.shape.get("low"), k.shape.get("high")) == (-128, 127)
-    odd = "scale" in letters and int(k.scalars.get("y_mul", 0)) % 2 > 0  # factors of products are even in halves
+    odd = "scale" in letters and int(k.scalars.get("y_mul", 0)) % 2 > 0  # products in halves need even factors
     if k.variant != "linear" or not fits or odd:
         return None
     if broadcast and not k.shape["flat"] and not k.shape["below"]:
@@ -27,7 +27,7 @@ def linear(times: float, letters: dict[str, str], layer: KernelLayer, broadcast:
     return replace(k, shape={**k.shape, **letters}, estimate=times * k.estimate)
 
 
-# Results kept within int8 by one instruction; products in halves, for want of a long multiplication. Of the
+# One instruction clamps results to int8; products are in halves where there is no long multiplication. Factors of the
 # instructions that the plain kernel takes (`./sconsw bench-kernels` shows the error).
 SATURATED = partial(linear, 0.86, {"clamp": "eb_saturate"}, broadcast=0.92)
 IN_HALVES = partial(linear, 2.8, {"scale": "eb_scale_split"})
@@ -44,7 +44,7 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
     ),
     ANY: (((2, 4),), SumsCore(18)),
 }
-CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # beside two pixels whose taps are gathered
+CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # channels of a block with two pixels whose taps are gathered
 ROWS = (
     *(
         Row(CONVOLUTION, core, of_sums(partial(sum_kernels.convolution, *block, costs, nibbles=nibbles)), crops=True)

@@ -15,10 +15,10 @@ from ...ops.base import C_TYPES, SAME, Constant, Kernel, scale_of
 from ...ops.fixedpoint import INT8
 from ..row import KernelLayer
 
-# Transpositions of a matrix where it stands: element by element along its cycles, or by blocks that move whole.
+# Transpositions of a matrix in place: element by element along its cycles, or by blocks that move as a whole.
 
-WRITTEN_OUT = 8  # elements of a pixel: as many statements
-MOST_SCRATCH = 512  # bytes of a piece, which is copied before it is transposed
+WRITTEN_OUT = 8  # most elements of a pixel that are written out as statements
+MOST_SCRATCH = 512  # bytes of a piece, which is transposed through a copy
 
 
 def matrix(layer: KernelLayer) -> tuple[int, int] | None:
@@ -36,10 +36,10 @@ def along_cycles(layer: KernelLayer) -> Kernel | None:
 
 
 def in_blocks(layer: KernelLayer) -> Kernel | None:
-    """The long side of a matrix is cut into blocks, which move along cycles as a whole.
+    """Transpose in place: the long side of a matrix is cut into blocks, which move along cycles as a whole.
 
-    A piece is as many elements of every line as a block has; it is transposed through a copy. Long lines are cut first
-    and pieces transposed then; short lines go the other way.
+    A piece is one block of every line; it is transposed through a copy. Long lines are cut before their pieces are
+    transposed, short lines after.
     """
     sizes = matrix(layer) if layer.form.over else None
     if sizes is None:
@@ -67,13 +67,13 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
 
 @cache
 def _block(short: int, long: int, item: int) -> int | None:
-    """The most elements that are a part of a long line, and whose piece is small; None: there are no blocks."""
+    """The most elements of a block that divides a long line and whose piece fits in the scratch; None: none does."""
     fits = (n for n in range(min(long // 2, MOST_SCRATCH // (short * item)), 3, -1) if long % n == 0)
     return next((n for n in fits if moves.cycle_starts(short, long // n)), None)
 
 
 def copies(shape: Mapping[str, Any], call: float, byte: float) -> float:
-    """Instructions of all copies, if each takes so many for itself and for each of its bytes."""
+    """Instructions of all copies: `call` for each copy, and `byte` for each of its bytes."""
     blocks, pieces = shape["short"] * shape["blocks"] + shape["cycles"], shape["blocks"]
     bytes_ = shape["block"] * shape["item"]
     return blocks * (call + byte * bytes_) + pieces * (call + byte * shape["short"] * bytes_)
@@ -82,13 +82,13 @@ def copies(shape: Mapping[str, Any], call: float, byte: float) -> float:
 # Tables in place of arithmetic, and arithmetic in place of tables: plans choose by instructions and bytes of flash.
 
 LEAST = 256  # elements that are worth a table of 256 bytes
-# Instructions of a product of 64 bits, and those of the compiler's library on Armv6-M; of an exponential, its products.
+# Instructions of a 64-bit product, and of one by the compiler's library on Armv6-M; of an exponential; its products.
 PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
 RESCALED_BY_CALLS = 6.1  # of the instructions of a clamp or requantize, where its long products are calls
 
 
 def own(layer: KernelLayer) -> Kernel | None:
-    """The op's own kernel, beside others."""
+    """The op's own kernel, as an alternative to those of other rows."""
     k, calls = layer.plain, "armv6-m" in layer.form.core and layer.plain.variant == "linear"
     return replace(k, estimate=k.estimate * (RESCALED_BY_CALLS if calls else 1)) if k.estimate else None
 
@@ -108,7 +108,7 @@ def exponentials(layer: KernelLayer) -> Kernel | None:
 
 
 def rescaled(layer: KernelLayer) -> Kernel | None:
-    """A clamp or requantize of many elements."""
+    """A clamp or requantize of many elements by a table of results."""
     k, op, graph = layer.plain, layer.op, layer.graph
     count = int(str(k.shape["N"]))
     if count < LEAST or (graph.operands(op)[0].dtype, graph.result(op).dtype) != ("int8", "int8"):
@@ -123,16 +123,16 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
 
 # Sigmoid and tanh of int16 as lines: TFLM's results without its index, sign and rounding of each element.
 #
-# TFLM takes the argument a = round(x * multiplier / 2^shift), looks two values of a table up and rounds what lies
-# between them. For all a of one part, 2^B arguments wide, this is the upper half of start + slope * a in 32 bits:
-# signs, rounding and the origin of the part are in `start`. The lines are kept only if they are right for every int16.
+# TFLM takes the argument a = round(x * multiplier / 2^shift), looks up two values of a table and rounds the
+# interpolation. For all a of one part, 2^B arguments wide, this is the upper half of start + slope * a in 32 bits:
+# signs, rounding and the origin of the part are in `start`. The lines are used only if they are exact for every int16.
 
 INT16 = (-(2**15), 2**15 - 1)
-BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # of a part's width; by which the unrounded result is shifted up
+BITS = {"sigmoid": (9, 6), "tanh": (8, 8)}  # log2 of a part's width; left shift of the unrounded result
 
 
 def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> Callable[[KernelLayer], Kernel | None]:
-    """The maker of a kernel for curves without broadcasting.
+    """`Row.make` of kernels for curves without broadcasting.
 
     `cost`: instructions an element, and `rounding` more where the argument is shifted.
     """

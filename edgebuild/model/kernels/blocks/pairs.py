@@ -3,9 +3,8 @@
 Convolutions take two pixels at a time, dense layers two channels.
 
 An operand holds x0 + 65536 x1, so a sum of its products with weights holds the sums of both pixels. Each stays within
-16 bits while the weights' absolute values add up to 255 at most, which the compiler proves: it puts the taps into an
-order in which groups of them keep to that in every channel. A group starts at 0x8000 so that S0 borrows nothing from
-the upper half.
+16 bits while the weights' absolute values add up to 255 at most, which edgebuild proves: it orders the taps into groups
+that keep to that in every channel. A group starts at 0x8000 so that S0 borrows nothing from the upper half.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .two_in_one import ANY, MICROS, TwoInOne, ends_of, micro, name
 Groups = tuple[tuple[int, ...], ...]  # of taps
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
 MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
-OPEN_GROUPS = 256  # that the search for a group looks at
+OPEN_GROUPS = 256  # open groups that the search looks at
 SMALL = 2**18  # weights of a layer for which the search tries groups of other sizes, too
 START = 0x8000  # of a group's sum
 
@@ -34,10 +33,10 @@ CALL = 30.0  # instructions of a call of a micro-kernel; this and those below: `
 
 @dataclass(frozen=True)
 class PairsCore:
-    """A micro-kernel, and instructions of compiled C that brings its operands.
+    """A micro-kernel, and instructions of compiled C that prepares its operands.
 
-    `pack`, `place`: to bring one operand of one pixel, to find one pixel's tap, of which a row by itself saves
-    `in_row`, because its line is found once for all pixels.
+    `pack`: to pack one operand of one pixel; `place`: to locate one pixel's tap. A row by itself saves `in_row` of
+    `place`, because its line is located once for all pixels.
     """
 
     stem: str
@@ -60,7 +59,7 @@ M0 = (PairsCore("eb_pairs_armv6m_4x1", 6, 16, in_row=7), PairsCore("eb_pairs_arm
 
 
 def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> Groups:
-    """Taps of weights K x taps in groups of allowed sizes and MOST_WEIGHT in every channel, the largest first."""
+    """Taps of weights (K x taps) in groups of allowed sizes, at most MOST_WEIGHT in every channel, largest first."""
     amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
     return _groups(amounts.tobytes(), amounts.shape, allowed, quickly)
 
@@ -130,7 +129,7 @@ def sizes(taps: Groups) -> tuple[tuple[int, int], ...]:
 
 
 def loops(taps: Groups, m: TwoInOne) -> Array:
-    """Loops that go through the groups: number in those of the assembly, turns, and taps of a turn; then zeros."""
+    """Loops over the groups: number of the assembly's loop, iterations, taps of an iteration; zeros end the list."""
     rows = []
     for size, count in sizes(taps):
         turns = count // 2 if (size, size) in m.loops else 0
@@ -140,7 +139,7 @@ def loops(taps: Groups, m: TwoInOne) -> Array:
 
 
 def rescaling(s: Sums, how: str) -> Array | None:
-    """Four words a channel: start, multiplier, rounding, shift; None where no few instructions make the result.
+    """Four words a channel: start, multiplier, rounding, shift; None if no short sequence computes the result.
 
     "relu": (high(4 x M) + rounding) >> shift, the zero point inside of the rounding: halves up twice. "once": the same,
     halves up once. "signed": (((high(4 x M) + 1) >> 1) + its sign + rounding) >> shift, halves away from zero.
@@ -157,7 +156,7 @@ def finish(s: Sums) -> str:
 def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Kernel | None:
     """Blocks of pixels by channels in registers; blocks at the ends compute some pixels and channels again.
 
-    `away`: halves are rounded away from zero where they need not be, for the function that other layers need.
+    `away`: halves are rounded away from zero even if they need not be, to share the function of other layers.
     """
     how = finish(s)
     if away and how != "relu":
@@ -203,7 +202,7 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     scalars |= {"low": s.low, "high": s.high} if ends.clamped else {}
     scalars |= {"x_zero": s.x_zero} if padded else {}
     variant = f"pairs, {m.pixels} pixels{', away' if away else ''}"
-    once = s.pointwise and not form.rolled and count % m.pixels == 0  # no pixel is read again, its place written
+    once = s.pointwise and not form.rolled and count % m.pixels == 0  # no pixel is read after its place is written
     return Kernel(
         "blocks/sum_kernels.c:pairs", s.stem, shape, constants, scalars, in_place=PIXELS if once else "",
         scratch=2 * m.pixels * taps + (c if padded else 0), variant=variant,
@@ -212,7 +211,7 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
 
 
 def channels_in_blocks(k: int, block: int) -> list[int]:
-    """Channels of blocks one after the other; where they do not divide, the last block repeats some."""
+    """Channels of all blocks in order; if blocks do not divide them, the last block repeats some."""
     return [*range(k // block * block), *(range(k - block, k) if k % block else ())]
 
 
@@ -222,7 +221,7 @@ PREPARE = 9  # instructions to bring one tap into its place; `./sconsw bench-ker
 
 
 def grouped(m: TwoInOne, function: str, weights: Array, quickly: bool) -> Groups:
-    """The groups of taps that cost least. Where loops are entered anywhere, smaller ones may make fewer runs."""
+    """The groups of taps that cost least. If loops are entered anywhere, smaller groups may make fewer runs."""
     allowed = tuple(size for (size,) in m.loops)
     if m.loops is not ANY:
         return groups(weights, allowed, quickly)
@@ -232,7 +231,7 @@ def grouped(m: TwoInOne, function: str, weights: Array, quickly: bool) -> Groups
 
 
 def dense(stem: str, s: Sums, form: Form) -> Kernel | None:
-    """One pixel; the last block of channels repeats some where they do not divide."""
+    """The kernel for one pixel; if blocks do not divide the channels, the last block repeats some."""
     m, (_, _, c), (oh, ow, k) = MICROS[stem], s.size, s.out
     scale = rescaling(s, finish(s)) if s.pointwise and oh * ow == 1 and k >= m.channels and not form.small else None
     if not s.fits or scale is None or s.weights.shape[3] != c or c >= 2**15:

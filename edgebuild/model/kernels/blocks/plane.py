@@ -1,14 +1,14 @@
 """Depthwise convolution with any window, channel by channel through a plane: the algorithm, for any instruction set.
 
 A channel of the operand is copied into a plane with its padding around it. So no window needs a test of borders, and
-the result may lie over the operand. Outputs of a line of the plane come in blocks, which share what they read of
-the weights and of the plane; where blocks do not divide a line, the last one computes some outputs again. The whole
+the result may overwrite the operand. Outputs of a line of the plane are computed in blocks, which share their loads of
+weights and of the plane; where blocks do not divide a line, the last one computes some outputs again. The whole
 layer is one function in assembly, from which the estimate is counted. A `Core` has the instructions.
 
 Sizes and steps are `numbers` of the layer. Cores that load them from a table share one function between all layers
 with the same window; others have them printed into a function of each layer.
 
-Lines of the plane are rows of the image, or columns where that takes fewer instructions. Row by row, the plane has the
+Lines of the plane are rows of the image, or columns where that takes fewer instructions. Row by row, the plane has only
 rows under the window alone. Where the result has several channels for each of the operand, one plane serves them all.
 """
 
@@ -60,16 +60,16 @@ class Axis:
 
     @property
     def used(self) -> int:
-        """Elements that are copied."""
+        """Elements of the operand that are copied."""
         return min(self.size + min(0, self.before), self.reach - self.left)
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A layer as its function sees it: `times` results for each of `channels`, `together` outputs of a line at a time.
+    """The parameters of a layer's function: `times` results per channel, `together` outputs of a line at a time.
 
-    `listed`: the operand is a list of rows. `clears`: there is padding. `piece`: elements of a line that are copied at
-    a time. `turn`: rows of the window that are written out. `finish`: how sums become results, as the core names it.
+    `listed`: the operand is a list of rows. `clears`: the plane has padding. `piece`: elements of a line copied at a
+    time. `turn`: rows of the window that are written out. `finish`: the core's name of how sums become results.
     """
 
     lines: Axis
@@ -89,16 +89,16 @@ class Plane:
 
     @property
     def looped(self) -> bool:
-        """A loop goes through the rows of the window."""
+        """Whether a loop goes through the rows of the window."""
         return self.turn < self.lines.taps
 
     def moves(self, row: int) -> bool:
-        """Another row of the window is read after it."""
+        """Whether another row of the window is read after `row`."""
         return self.looped or row + 1 < self.turn
 
     @property
     def window(self) -> Plane:
-        """The common part of layers whose functions differ in nothing but loaded numbers."""
+        """The plane without the numbers that a function loads: layers that differ in these alone share the function."""
         run = replace(self.run, before=0, size=0, step=0, count=0, step_y=0)
         lines = Axis(self.lines.taps, 0, 0, 0, 0, 0, 0, 0)
         return replace(self, lines=lines, run=run, channels=0, times=min(2, self.times))
@@ -115,7 +115,7 @@ class Ends:
 
 
 def rounded(s: Sums) -> Ends | None:
-    """Start value, multiplier and rounding; behind the weights the shift: see `sum_kernels.finish`."""
+    """Ends with start, multiplier and rounding as words, the shift as bytes: see `sum_kernels.finish`; or None."""
     how, rest = sum_kernels.finish(s)
     if how == "general":
         return None
@@ -126,31 +126,31 @@ def rounded(s: Sums) -> Ends | None:
 
 
 class Core(ABC):
-    """An instruction set: its registers, and what the algorithm asks for, as lines of assembly."""
+    """An instruction set: its registers, and the operations of the algorithm as lines of assembly."""
 
     variant: ClassVar[str] = "plane"
-    loads: ClassVar[bool] = False  # numbers from a table; places move from row to row of the window
+    loads: ClassVar[bool] = False  # numbers come from a table; pointers move from row to row of the window
     in_registers: ClassVar[dict[str, str]] = {}  # numbers in registers while the plane is filled
     blocks: ClassVar[tuple[int, ...]] = (4, 3, 2, 1)  # outputs at a time to try
     width: ClassVar[int] = 1  # taps that a multiplication takes
-    each: ClassVar[int] = 8  # elements that a turn of a printed loop copies
-    over: ClassVar[int] = 0  # bytes that are read behind the stream
+    each: ClassVar[int] = 8  # elements that an iteration of a printed loop copies
+    over: ClassVar[int] = 0  # bytes that are read past the end of the stream
     far: ClassVar[int]  # the largest offset of a load from the plane
-    x: ClassVar[str]  # registers: the place in the plane, that of the weights, and where these end in a loop over rows
+    x: ClassVar[str]  # registers: pointers to the plane and the weights, and the weights' end in a loop over rows
     w: ClassVar[str]
     past: ClassVar[str]
-    source: ClassVar[str]  # registers while the plane is filled: places in the operand and the plane
+    source: ClassVar[str]  # registers while the plane is filled: pointers to operand and plane
     to: ClassVar[str]
-    rows: ClassVar[str]  # the place in the list of rows
+    rows: ClassVar[str]  # pointer to the list of rows
     count: ClassVar[str]
     end: ClassVar[str]
     spare: ClassVar[str]
-    kept: ClassVar[str] = ""  # the spare register, where it stays as it is in the blocks of a line
+    kept: ClassVar[str] = ""  # the spare register, if the blocks of a line preserve it
     scalars: ClassVar[tuple[str, ...]]  # parameters of ends
 
-    # Instructions: lines of assembly for what the algorithm asks for, those of `text` with "; " between them. get, put:
-    # a register and a place on the stack; until: to the label, unless both registers are equal; equal: to the label,
-    # which is near, if they are; within: to it unless the place is behind the last one; back: one less; to it unless 0.
+    # Instructions: lines of assembly, those of `text` with "; " between them. get, put: a register and a stack offset.
+    # until: branch unless both registers are equal; equal: branch to a near label if they are; within: branch unless
+    # the pointer is past the last one; back: decrement, and branch unless 0.
 
     text: ClassVar[Mapping[str, str]]
     at: dict[str, int]  # bytes from the stack pointer to arguments and numbers of the function
@@ -159,15 +159,15 @@ class Core(ABC):
     leave: Callable[[], list[Part]]
     set: Callable[[str, int], list[str]]
     add: Callable[[str, str, int | str], list[str]]  # to one register the sum of another and a number, or a register
-    temporary: Callable[[str], str]  # a register for what is added to a place
-    clear: Callable[[], list[Part]]  # the scratch becomes padding
-    listed: Callable[[], list[str]]  # the next address of the list becomes the source, from the channel on
-    few: Callable[[int], list[Part]]  # so many elements from the source to the plane; both places move on
-    begin: Callable[[], list[str]]  # the weights and the end of the next channel
-    starts: Callable[[int], list[str]]  # sums begin, before a loop
-    row: Callable[[int, int], list[str]]  # products, for some outputs, of the row so far behind where registers point
-    results: Callable[[int], list[Part]]  # sums become results; the place in the result moves on
-    out_on: Callable[[str], list[str]]  # the place in the result moves on by a number of the layer
+    temporary: Callable[[str], str]  # a register for the addend of a pointer
+    clear: Callable[[], list[Part]]  # fill the scratch with padding
+    listed: Callable[[], list[str]]  # load the next address of the list as the source, at the channel
+    few: Callable[[int], list[Part]]  # copy so many elements from source to plane; advance both
+    begin: Callable[[], list[str]]  # load the weights and the ends of the next channel
+    starts: Callable[[int], list[str]]  # start so many sums, before a loop
+    row: Callable[[int, int], list[str]]  # products of a row, counted from the pointers, for some outputs
+    results: Callable[[int], list[Part]]  # store the results of so many sums; advance the pointer
+    out_on: Callable[[str], list[str]]  # advance the result's pointer by a number of the layer
 
     def __init__(self, p: Plane) -> None:
         self.p = p
@@ -186,7 +186,7 @@ class Core(ABC):
 
     @classmethod
     def ends(cls, s: Sums) -> Ends | None:
-        """Ends of sums; None where they take more than a few instructions."""
+        """Ends of sums; None if they take more than a few instructions."""
         return rounded(s)
 
     @classmethod
@@ -196,7 +196,7 @@ class Core(ABC):
 
     @classmethod
     def serves(cls, p: Plane) -> bool:
-        """Whether its instructions reach."""
+        """Whether the offsets of its instructions reach."""
         return True
 
     def pace(self, form: Form) -> float:
@@ -230,7 +230,7 @@ class Core(ABC):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the scratch. Vectors and words may be read over the end of the plane."""
+        """Bytes of the scratch. Vectors and words may be read past the end of the plane."""
         return -(-(self.lead + self.p.lines.reach * self.line + 16) // 16) * 16
 
     @property
@@ -239,14 +239,14 @@ class Core(ABC):
         return self.p.run.taps
 
     def copied(self, used: int) -> int:
-        """Elements by which both places move when so many are copied."""
+        """Elements by which both pointers advance when `used` are copied."""
         return used
 
     def number(self, register: str, name: str) -> list[str]:
         return self.get(register, name) if self.loads else self.set(register, self.numbers[name])
 
     def move(self, place: str, name: str) -> list[str]:
-        """A place moves on by a number of the layer."""
+        """Advance a pointer by a number of the layer."""
         if not self.loads:
             return self.add(place, place, self.numbers[name])
         if name in self.in_registers:
@@ -255,20 +255,20 @@ class Core(ABC):
         return [*self.add(place, place, 0), *self.get(by, name), *self.add(place, place, by)]
 
     def prepared(self) -> list[str]:
-        """Before a plane is filled."""
+        """Instructions before a plane is filled: load the numbers that registers hold."""
         there = [name for name in self.in_registers if name in numbers(self)]
         return [line for name in there for line in self.get(self.in_registers[name], name)]
 
     def copy(self) -> list[Part]:
-        """A line of them."""
+        """Copy one line into the plane."""
         return _along(self, "piece", self.few, (self.to, self.end), self.p.run.used, self.p.piece, self.item)
 
     def steps(self) -> list[str]:
-        """Before the rows of a window, where places move from row to row."""
+        """Instructions before the rows of a window, for pointers that move from row to row."""
         return []
 
     def next_row(self) -> list[str]:
-        """The place in the plane moves on to the next row of the window; none where offsets say it."""
+        """Advance the plane's pointer to the next row of the window; nothing if offsets reach it."""
         return []
 
     def written_rows(self, count: int) -> Sequence[str]:
@@ -282,20 +282,20 @@ class Core(ABC):
         return [*self.get(self.spare, name), *self.add(self.spare, self.spare, number), *self.put(self.spare, name)]
 
     def counter(self, name: str) -> list[str]:
-        """Load a counter with the turns that a number of the layer says are left."""
+        """Initialise a loop's counter with a number of the layer."""
         return [*self.number(self.spare, name), *self.put(self.spare, f"{name} left")]
 
     def down(self, name: str, label: str) -> list[str]:
-        """One less of them; to the label unless none is left."""
+        """Decrement the counter; branch to the label unless it is 0."""
         last = self.emit("back", self.spare, label)
         return [*self.get(self.spare, f"{name} left"), last[0], *self.put(self.spare, f"{name} left"), *last[1:]]
 
 
 def numbers(c: Core) -> dict[str, int]:
-    """Sizes and steps of a layer, in bytes: distances to places of the plane, the operand and the result.
+    """Sizes and steps of a layer, in bytes: distances in the plane, the operand and the result.
 
-    `last_piece`, `last_block`: from the begin of a line to where the last ones begin; `piece_back`, `block_back`: what
-    the other place goes back by where these overlap those before them. `row`: to the next row under a window.
+    `last_piece`, `last_block`: from the begin of a line to the begin of the last one; `piece_back`, `block_back`: how
+    far the other pointer moves back if the last one overlaps the one before. `row`: to the next row under a window.
     """
     p, on, row = c.p, c.p.run.stride * c.item, c.p.lines.dilation * c.line
     copied = c.copied(p.run.used)
@@ -316,7 +316,7 @@ def numbers(c: Core) -> dict[str, int]:
 
 
 def turns(c: Core) -> dict[str, float]:
-    """Turns of the loops of a layer, by name."""
+    """Iterations of the loops of a layer, by name."""
     p = c.p
     return {
         "bytes": c.bytes // 16, "filled": p.lines.used, "channels": p.channels, "times": p.times,
@@ -328,9 +328,9 @@ def turns(c: Core) -> dict[str, float]:
 def _along(
     c: Core, name: str, body: Callable[[int], list[Part]], places: tuple[str, str], count: int, each: int, step: int
 ) -> list[Part]:
-    """A body for `each` elements along a line of `count`, the last ones alone or, if numbers are loaded, some again.
+    """Code along a line of `count` elements, `each` at a time; a rest is shorter or, if numbers are loaded, overlaps.
 
-    `places`: registers of the place, which the body moves on by `step` an element, and of where the last body begins.
+    `places`: registers of the pointer, which the body advances by `step` an element, and of the last body's begin.
     """
     (at, last), label = places, LABELS[name]
     keep, load = (c.put(last, "last"), c.get(last, "last")) if last == c.spare != c.kept else ([], [])
@@ -353,7 +353,7 @@ def _along(
 
 
 def _filled(c: Core) -> list[Part]:
-    """A channel comes to its plane."""
+    """Copy a channel into its plane."""
     on = c.move(c.to, "line_on")
     if c.p.listed:
         head = [
@@ -370,7 +370,7 @@ def _filled(c: Core) -> list[Part]:
 
 
 def _block(c: Core, count: int) -> list[Part]:
-    """`count` neighbouring outputs."""
+    """Compute `count` neighbouring outputs."""
     p, code = c.p, list[Part]()
     c.begun.clear()
     if p.looped:
@@ -390,7 +390,7 @@ def _block(c: Core, count: int) -> list[Part]:
 
 
 def _lines(c: Core) -> list[Part]:
-    """All outputs of a channel, line by line."""
+    """Compute all outputs of a channel, line by line."""
     p = c.p
     places = c.x, c.spare
     line = _along(c, "block", partial(_block, c), places, p.run.count, p.together, p.run.stride * c.item)
@@ -402,7 +402,7 @@ def _lines(c: Core) -> list[Part]:
 
 @lru_cache(maxsize=1 << 10)
 def function(core: type[Core], p: Plane, name: str) -> Function:
-    """The whole layer."""
+    """The function of a whole layer in assembly."""
     c = core(p)
     names = arguments(core, p)
     entered = c.enter(names)
@@ -448,16 +448,16 @@ class Printed:
 
     @property
     def arguments(self) -> str:
-        """C arguments of its call, behind the list of rows or the image."""
+        """C arguments of its call, after the list of rows or the image."""
         given = {"taps": "w", "plane": "scratch", "pad": "(int32_t)(((uint32_t)x_zero & 0xFFU) * 0x01010101U)"}
         given |= {"zero": "y_zero"}
         return ", ".join(given.get(n, n) for n in arguments(self.core, self.plane)[1:])
 
 
 def depthwise(core: type[Core], together: tuple[int, ...], s: Sums, form: Form) -> Kernel | None:
-    """Sums over one channel each, of the numbers of outputs `together` that of least cost.
+    """The kernel of sums over one channel each, with the number of outputs in `together` that costs least.
 
-    The image has one channel, or the result as many for each of the image.
+    The image has one channel, or the result equally many for each of the image's. None if the core cannot compute it.
     """
     if s.weights.shape[3] != 1 or s.out[2] % s.size[2] or not s.fits:
         return None
@@ -508,7 +508,7 @@ def _function(core: type[Core], p: Plane) -> Function:
 
 @lru_cache(maxsize=1 << 12)
 def _executed(core: type[Core], p: Plane, rows: float) -> float:
-    """Instructions of a call; layers of one shape ask again."""
+    """Instructions of a call, cached for layers of one shape."""
     return _function(core, p).executed(rows=rows, **turns(core(p)))
 
 
@@ -543,7 +543,7 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
 
 @computed_once
 def _taps(s: Sums, core: type[Core], upright: bool, behind: bytes) -> Array:
-    """Weights of each channel and what stands behind them."""
+    """Weights of each channel, followed by its bytes of `behind`."""
     rows = (s.weights.swapaxes(1, 2) if upright else s.weights)[..., 0]
     code = core.stream(rows, s.dilation[0] if upright else s.dilation[1]).reshape(s.out[2], -1).astype(np.int8)
     code = np.concatenate([code, np.frombuffer(behind, np.int8).reshape(s.out[2], -1)], axis=1)

@@ -1,4 +1,4 @@
-"""Planes of each instruction set: Thumb, Armv7-M, Armv6-M and RV32."""
+"""The `Core` of each instruction set for planes: Thumb, Armv7-M, Armv6-M and RV32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .two_in_one import Ends as Rounding
 
 
 class Thumb(Core):
-    """The frame, from the stack pointer on: numbers of the function, the first four arguments, saved registers."""
+    """The stack frame, from the stack pointer up: numbers of the function, the first four arguments, registers."""
 
     x, w, past, source, to = "r0", "r1", "lr", "r0", "r1"
     rows, count, end, spare = "r10", "lr", "r9", "r12"
@@ -34,7 +34,7 @@ class Thumb(Core):
 
     def __init__(self, p: Plane) -> None:
         super().__init__(p)
-        self.ahead = {self.x: 0, self.w: 0}  # bytes by which a place has moved; the next `add` makes up for them
+        self.ahead = {self.x: 0, self.w: 0}  # bytes by which a pointer is ahead; the next `add` subtracts them
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Thumb(Core):
         ]  # fmt: skip
 
     def table(self) -> list[Part]:
-        """The numbers of the layer come to the frame."""
+        """Copy the numbers of the layer into the frame."""
         turn = ("0:", "ldm r1!, {r4-r7}", "stm r0!, {r4-r7}", "subs r2, r2, #1", "bne 0b")
         turns = len(self.loaded) // 4
         return ["mov r0, sp", *self.get("r1", "numbers"), f"movs r2, #{turns}", Loop(turns, turn)]
@@ -88,7 +88,7 @@ class Thumb(Core):
         return [f"{sign} {to}, {of}, #{size}"] if size else [f"mov {to}, {of}"] if to != of else []
 
     def rest(self, to: str, of: str, number: int) -> int:
-        """Bytes that a place still has to move, of `number` in all."""
+        """Bytes by which a pointer still has to advance, of `number` in all."""
         if to == of and to in self.ahead:
             number, self.ahead[to] = number - self.ahead[to], 0
         return number
@@ -127,13 +127,13 @@ class Thumb(Core):
         return [f"{self.store} {register}, [r1, #{number * self.item}]"]
 
     def begun_at(self) -> list[str]:
-        """Places of the first window, the weights and the result of a channel."""
+        """Set the pointers to the first window, the weights and the result of a channel."""
         code = [*self.get("r2", "y"), *self.put("r2", "out"), *self.add("r2", "r2", 1), *self.put("r2", "y")]
         code += [*self.get("r0", "plane"), *self.add("r0", "r0", self.lead)]
         return code + (self.add(self.past, self.w, self.p.lines.taps * self.row_bytes) if self.p.looped else [])
 
     def first(self, sum_: int) -> str:
-        """The register with what a sum adds to."""
+        """The register to which a sum's next product is added: lr with the start value at first, then the sum."""
         begun = sum_ in self.begun
         self.begun.add(sum_)
         return self.sums[sum_] if begun else "lr"
@@ -142,7 +142,7 @@ class Thumb(Core):
         return [*self.get("r4", "start"), *(f"mov {r}, r4" for r in self.sums[1:count])]
 
     def words(self, names: Sequence[str]) -> list[str]:
-        """The numbers of the next channel's end."""
+        """Load the numbers of the next channel's end."""
         registers = [f"r{4 + i}" for i in range(len(names))]
         code = [*self.get("r3", "ends"), f"ldm r3!, {{{', '.join(registers)}}}", *self.put("r3", "ends")]
         for register, name in zip(registers, names, strict=True):
@@ -151,7 +151,7 @@ class Thumb(Core):
         return code
 
     def bounded(self, register: str, other: str) -> list[str]:
-        """Within bounds, or int8."""
+        """Clamp to the bounds, or to int8."""
         if not self.p.finish.endswith("_clamped"):
             return [f"ssat {register}, #8, {register}"]
         code = list[str]()
@@ -160,7 +160,7 @@ class Thumb(Core):
         return code
 
     def put_out(self, registers: Sequence[str], place: str) -> list[str]:
-        """Results to their places; the place moves on."""
+        """Store the results and advance the pointer."""
         code, step, on = list[str](), self.p.run.step_y, 0
         for register in registers:
             if on > self.far:
@@ -174,10 +174,10 @@ class Thumb(Core):
 
 
 class Armv7m(Thumb):
-    """Bytes, each multiplied by itself.
+    """Products of single bytes.
 
-    While a plane is filled, r8 is the distance to the next element, r11 that to the one three behind. r12 is the
-    distance to the next row under a window where a row's weights leave it.
+    While a plane is filled, r8 is the distance to the next element, r11 three times that. r12 is the distance to the
+    next row under a window if the row's weights leave it free.
     """
 
     loads = True
@@ -190,7 +190,7 @@ class Armv7m(Thumb):
     @classmethod
     def serves(cls, p: Plane) -> bool:
         reach = (p.together - 1) * p.run.stride + (p.run.taps - 1) * p.run.dilation
-        fits = p.run.taps < len(cls.weights) or p.together < len(cls.sums)  # r11 is one of both
+        fits = p.run.taps < len(cls.weights) or p.together < len(cls.sums)  # both have r11
         return fits and max(reach, p.taps, p.turn * p.run.taps) <= cls.far
 
     def prepared(self) -> list[str]:
@@ -244,8 +244,8 @@ class Armv6m(Thumb):
     """Elements of the plane have 128 added, since only loads without a sign have an offset in their instruction.
 
     r8 is the distance to the next element while a plane is filled, then that to the next row under a window, r9 that
-    to the next result, r11 the start value, r12 the rounding, lr the place of the result. Offsets reach 31 bytes, so
-    places move on with them.
+    to the next result, r11 the start value, r12 the rounding, lr points to the result. Offsets reach 31 bytes, so
+    pointers advance with them.
     """
 
     loads = True
@@ -324,7 +324,7 @@ class Armv6m(Thumb):
         return [f"mov {r}, r11" for r in self.sums[:count]]
 
     def near(self, place: str, offset: int, more: int = 0) -> tuple[list[str], int]:
-        """Instructions until the offset from a place, and `more` behind it, are within reach, and what it is then."""
+        """Instructions until an offset from a pointer, and `more` after it, are in reach; the offset that remains."""
         if 0 <= offset - self.ahead[place] < 32 - more:
             return [], offset - self.ahead[place]
         step, self.ahead[place] = offset - self.ahead[place], offset
@@ -371,11 +371,11 @@ class Armv6m(Thumb):
 
 # Planes in RV32IM: weights stay in registers where they all fit.
 
-MOST_HELD = 9  # weights
+MOST_HELD = 9  # weights that stay in registers
 
 
 class Rv32(Core):
-    """a3 to a5 are multiplier, rounding and shift, t6 the start value, s1 the place of the result.
+    """a3 to a5 are multiplier, rounding and shift, t6 the start value, s1 points to the result.
 
     a6 and a7 are bounds where there are results, else temporaries. s10 is the distance to the next row under a window,
     s11 that to the next result.

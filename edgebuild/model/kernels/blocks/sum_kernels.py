@@ -1,7 +1,7 @@
 """Sums of products in register blocks of plain C, for cores without vector or dual multiplies.
 
-A block of P pixels by B channels loads P + B bytes for P * B multiply-accumulates; how large it may be is a question
-of registers. Where a window does not lie in one piece in memory, the pixels under it are copied side by side first.
+A block of P pixels by B channels loads P + B bytes for P * B multiply-accumulates; the registers limit its size.
+Where a window is not contiguous in memory, the pixels under it are copied side by side first.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..row import KernelLayer
 
 SPLIT = "eb_rescale_split"  # for cores without a long multiplication
 HELD, MOST_TAPS = 16, 128  # of a depthwise window: taps in registers; those that are written out
-# Instructions of a result of eb_requantize beside those of one that is rounded in few steps; `./sconsw bench-kernels`
+# Instructions that a result of eb_requantize takes more than one that is rounded in few steps; `./sconsw bench-kernels`
 # shows the error of the estimate.
 GENERAL = 10.0
-HALVED = 1.5  # instructions that take a weight of four bits out of its byte, and half a load less
+HALVED = 1.5  # instructions that extract a weight of four bits from its byte, less half a load
 
 
 @dataclass(frozen=True)
 class SumsCore:
-    """A core as estimates see it, fitted to `./sconsw bench-kernels`.
+    """Parameters of a core's estimates, fitted to `./sconsw bench-kernels`.
 
-    `registers`: for sums and pointers to pixels. `product`: how many times the instructions of a core with three
-    operands a multiply-accumulate takes; `result`: instructions of one result; `mac`: of a product that is added up,
-    and `pixel` of it for each further pixel of a block; `bring`: of a copied tap.
+    `registers`: for sums and pointers to pixels. `product`: instructions of a multiply-accumulate, relative to a core
+    whose instructions have three operands; `result`: instructions of one result; `mac`: of a product that is added,
+    plus `pixel` for each further pixel of a block; `bring`: of a copied tap.
     """
 
     registers: int
@@ -64,7 +64,7 @@ def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
 
 
 def roundings(s: Sums, how: str) -> tuple[Array, Array] | None:
-    """Rounding and shift of `finish` by channel; None where no few instructions make the result."""
+    """Rounding and shift of `finish` by channel; None if no short sequence computes the result."""
     shift = s.right + (how != "signed")
     small = (s.bound < 2**29).all() and s.right.max() < 30 and (np.abs(s.y_zero) * 2.0**shift < 2.0**30).all()
     return ((how == "relu") + 2 ** (shift - 1) + s.y_zero * 2**shift, shift) if small and how != "sums" else None
@@ -77,7 +77,7 @@ def packed(weights: Array, block: int) -> Array:
 
 
 def of_nibbles(weights: Array, block: int) -> Array | None:
-    """Weights of four bits, the first of two in the lower half of a byte; None: there are none, or an odd number."""
+    """Weights of four bits, the first of two in the lower half of a byte; None: too large, or of odd number."""
     if weights.min() < -8 or weights.max() > 7 or (block % 2 and weights.shape[1] % 2):
         return None
     pairs = packed(weights, block).reshape(-1, 2)
@@ -87,7 +87,7 @@ def of_nibbles(weights: Array, block: int) -> Array | None:
 def convolution(
     pixels: int, channels: int, core: SumsCore, s: Sums, form: Form, nibbles: bool = False
 ) -> Kernel | None:
-    """`pixels` x `channels` sums in registers, 2 x 2 to be small; a single pixel takes twice the channels.
+    """The kernel with `pixels` x `channels` sums in registers, 2 x 2 if size counts; one pixel has twice the channels.
 
     Each pixel has a pointer; if they are copied, there is one for all. `nibbles`: weights of four bits, two a byte.
     """
@@ -134,9 +134,9 @@ def convolution(
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
-    """One channel at a time, from a plane with the padding around it.
+    """The kernel that computes one channel at a time, from a plane with the padding around it.
 
-    For cores that `plane.py` does not know, and for sums whose ends take many instructions.
+    For cores without a class in `plane_cores.py`, and for sums whose ends take many instructions.
     """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     ends, rest = finish(s)
@@ -177,18 +177,18 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 
 # Grouped and transposed convolutions and products of computed matrices in plain C: blocks of sums in registers.
 #
-# What lies under the taps of two pixels is copied side by side, as is a pair of columns of a matrix.
+# The operands under the taps of two pixels are copied side by side, as is a pair of columns of a matrix.
 
 LARGEST = 2**15  # terms of a sum of a product of matrices, each of which is below 2^16
 
 
 def grouped(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
-    """An ordinary convolution of one group has kernels that are better."""
+    """The kernel of a convolution in groups; None for one group, for which other kernels are better."""
     return gathered_convolution(channels, core, layer) if layer.op.attrs.get("groups", 1) > 1 else None
 
 
 def gathered_convolution(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
-    """Two pixels by `channels` sums at a time."""
+    """The kernel that gathers the taps of two pixels and computes at most `channels` channels of both at a time."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
     (x, w), sums = graph.operands(op)[:2], phases.int8_sums(op, graph, taps)
@@ -230,7 +230,7 @@ def gathered_convolution(channels: int, core: SumsCore, layer: KernelLayer) -> K
 
 
 def product(core: SumsCore, layer: KernelLayer) -> Kernel | None:
-    """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
+    """The kernel with blocks of two rows and two columns; an odd last one is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y, c = graph.operands(op), graph.result(op), graph.operands(op)[0].shape[3]
     if {x.dtype, w.dtype, y.dtype} != {"int8"} or not 4 <= c < LARGEST or layer.form.small:

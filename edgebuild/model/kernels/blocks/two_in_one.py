@@ -1,13 +1,13 @@
 """Two products in one multiplication: micro-kernels for cores whose multiplier has 32 bits, one product at a time.
 
 Operands of 32 bits hold two values, v0 + 65536 v1. A sum of products with it is S0 + 65536 S1, as long as both stay
-within 16 bits; see `pairs.py` for how taps are grouped so that they do. Behind a group its upper half goes to S1; the
-whole goes to T, which is S0 + 65536 S1 modulo 2^32, so that S0 = T - 65536 S1 in the end.
+within 16 bits; see `pairs.py` for how taps are grouped so that they do. After a group its upper half is added to S1;
+the whole is added to T, which is S0 + 65536 S1 modulo 2^32, so that S0 = T - 65536 S1 in the end.
 
 `packs` says what lies in an operand: "pixels", two of x beside a weight; or "channels", two of w beside a value. Four
 weights then lie in a word, each with 128 added. Bytes 1 and 3 are an operand w1 + 65536 w3. The whole word is
 w0 + 65536 w2 + 256 (w1 + 65536 w3): its sum less 256 times that of the operand is the sum of w0 + 65536 w2. What the
-128 add is the same for all channels: `starts` takes it away beforehand.
+128s add is the same for all channels: `starts` subtracts it beforehand.
 
 There is a loop for each size of groups; `runs` says which sizes follow each other. gcc spills in these loops, and with
 -Os it does not unroll them, so they are whole functions in assembly.
@@ -22,12 +22,12 @@ from functools import cache, partial
 from ..micro import Cases, Function, Instruction, Loop, Part, asm, in_order, length, moved, pushed
 
 Lines = tuple[str, ...]
-OUTSIDE = 0.25  # share of results that bounds change: of networks of `./sconsw bench-kernels`, random inputs
+OUTSIDE = 0.25  # share of results that bounds change, in networks of `./sconsw bench-kernels`, random inputs
 
 
 @dataclass(frozen=True)
 class TwoInOne:
-    """Sums of `pixels` x `channels` at once; `loops`: groups in one turn of each loop."""
+    """Sums of `pixels` x `channels` at once; `loops`: sizes of the groups in one iteration of each loop."""
 
     pixels: int
     channels: int
@@ -68,7 +68,7 @@ def remark(m: TwoInOne) -> str:
 
 
 def _cases(dispatch: Lines, table: Lines, hops: int, loops: Mapping[object, Lines], back: Lines) -> Cases:
-    """A loop for each size, behind a table of which `hops` instructions run."""
+    """A loop for each size, after a branch table of which `hops` instructions run."""
     text = [*dispatch, *table]
     for lines in loops.values():
         text += [*lines, *back]
@@ -84,7 +84,7 @@ FRAME = 96
 
 
 def rv_frame(size: int, saved: Sequence[str] = SAVED) -> tuple[list[Part], list[Part]]:
-    """Instructions that save registers in a frame of the stack, and those that give them back and return."""
+    """Instructions that save registers in a stack frame, and those that restore them and return."""
     stores = [f"sw {r}, {4 * i}(sp)" for i, r in enumerate(saved)]
     loads = [f"lw {r}, {4 * i}(sp)" for i, r in enumerate(saved)]
     enter: list[Part] = [f"addi sp, sp, -{size}", moved(size), *stores, moved(-4 * len(saved)), pushed(saved)]
@@ -105,7 +105,7 @@ def rv_rescaled(v: str, away: bool, numbers: Lines) -> list[Instruction]:
 
 
 def rv_bounded(stores: Mapping[str, Lines], bounds: Lines) -> list[Part]:
-    """Registers within bounds, each with the lines that store it. Branches go to what is rare: taken ones cost most."""
+    """Clamp registers and store each by its lines. Branches are taken in the rare case, because that costs most."""
     code, outside = list[Part](), list[Part]()
     for n, (v, lines) in enumerate(stores.items()):
         code += [f"blt {v}, {bounds[0]}, {40 + n}f", f"bgt {v}, {bounds[1]}, {50 + n}f", f"{60 + n}:", *lines]
@@ -115,7 +115,7 @@ def rv_bounded(stores: Mapping[str, Lines], bounds: Lines) -> list[Part]:
 
 
 def _rv_numbers(channel: int) -> tuple[list[Instruction], Lines]:
-    """Loads of a channel's multiplier, rounding and shift to temporaries; a7: the place of those of the block."""
+    """Loads of a channel's multiplier, rounding and shift to temporaries; a7 points to those of the block."""
     names = tuple(f"%{n}_{channel}" for n in ("multiplier", "rounding", "shift"))
     return [("lw", n, 16 * channel + 4 * i + 4, "a7") for i, n in enumerate(names)], names
 
@@ -178,7 +178,7 @@ POOL = ("a2", "a3", "a4", "a5", "a6", "ra")  # temporaries of packed pixels: ope
 
 
 def _rv_turn(m: TwoInOne, groups: tuple[int, ...]) -> Lines:
-    """One turn of a loop: groups of taps one after the other."""
+    """One iteration of a loop: groups of taps one after the other."""
     p, code, tap = m.across, list[Instruction](), 0
     for number, size in enumerate(groups):
         for at in range(size):
@@ -218,14 +218,14 @@ def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
     return code
 
 
-MOST = 24  # taps of a group where loops are entered anywhere
+MOST = 24  # taps of a group, if loops are entered anywhere
 
 
 def _rv_tap(number: int, first: bool) -> Lines:
     """A tap, counted from the end of its group: `first` starts the sums.
 
-    a0 is behind the group in x, a1 MOST taps before that in w, so that offsets are positive, for which there are short
-    instructions.
+    a0 points to the end of the group in x, a1 MOST taps before it in w, so that offsets are positive and instructions
+    short.
     """
     code: list[Instruction] = [("lb", "%x", -number, "a0")]
     code += [("lw", f"%w{n}", 8 * (MOST - number) + 4 * n, "a1") for n in (0, 1)]
@@ -280,7 +280,7 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
     turns: dict[object, int] = {
         n: length(begin) + (n - 1) * length(_rv_tap(2, False)) + length(end) for n in range(1, MOST + 1)
     }
-    # The end of the list takes the first instructions alone.
+    # The end of the list executes the first instructions alone.
     run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), length(head), turns, 1 + length(dispatch))
     places = (("a7", RV_AT["rescale"]), ("a3", RV_AT["y"]), ("a5", FRAME), ("a6", FRAME + 4))
     code += [run, "20:", *(f"lw {r}, {at}(sp)" for r, at in places)]
@@ -296,7 +296,7 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
 
 
 def _rv_entries() -> Lines:
-    """Where groups of 1, 2, ... taps enter; an even number of halves, since code may lie on words."""
+    """Entry points of groups of 1, 2, ... taps; an even number of halfwords, so that code is aligned to words."""
     entries = [
         ".half 0",
         *(f".half {100 + n}b - 3b" for n in range(1, MOST + 1)),
@@ -328,7 +328,7 @@ V6_HIGHS = ("r8", "r9", "r10", "r11")
 
 
 def v6_frame() -> tuple[list[Part], list[Part]]:
-    """Instructions that save r4 to r11, and those that give them back and return."""
+    """Instructions that save r4 to r11, and those that restore them and return."""
     highs = [f"mov r{4 + i}, {r}" for i, r in enumerate(V6_HIGHS)]
     restored = [f"mov {r}, r{4 + i}" for i, r in enumerate(V6_HIGHS)]
     enter = [".syntax unified", "push {r4-r7, lr}", pushed(("r4", "r5", "r6", "r7", "lr")), *highs, "push {r4-r7}"]
@@ -360,7 +360,7 @@ def _v7_table(labels: Sequence[int]) -> Lines:
 
 
 def _v7_carry() -> list[str]:
-    """A group's sums, to those of all."""
+    """Add a group's sums to the totals."""
     return ["add r6, r6, r4", "add r8, r8, r4, asr #16", "add r7, r7, r5", "add r9, r9, r5, asr #16"]
 
 
@@ -457,7 +457,7 @@ def _v7_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
 # run that ends at r1. Packed channels: r5 0x00FF00FF, r7 and r8 a group's sums, r9 and r10 T, r11 and r12 S1; -r6 taps
 # are left of a run that ends at r0.
 def v6_result(ends: Ends, low: int) -> list[Part]:
-    """r3 times the multiplier with the halves r0, r1, the rounding in r12, the shift in r2; r4 to r6 are lost."""
+    """r3 times the multiplier with the halves r0, r1, the rounding in r12, the shift in r2; clobbers r4 to r6."""
     code: list[Part] = [*asm("""
         lsls r3, r3, #2
         uxth r4, r3
@@ -666,18 +666,18 @@ MICROS = {
     "eb_fours_armv7m": TwoInOne(1, 4, "channels", FOURS),
     "eb_pairs_armv6m_4x1": TwoInOne(4, 1, "pixels", V7_LOOPS[:8]),
     "eb_pairs_armv6m_2x2": TwoInOne(2, 2, "pixels", V7_LOOPS[:8]),
-    "eb_fours_armv6m": TwoInOne(1, 4, "channels", FOURS[:-1]),  # its branches do not reach over more
+    "eb_fours_armv6m": TwoInOne(1, 4, "channels", FOURS[:-1]),  # branches do not reach over larger loops
 }
 
 
 def function(stem: str, ends: Ends) -> Function:
-    """The micro-kernel of this name, with this end, as a whole function."""
+    """The micro-kernel of this stem with these ends, as a whole function."""
     m, isa = MICROS[stem], stem.split("_")[2]
     return Function(name(stem, ends), parameters(m, ends), remark(m), tuple(EMITTERS[isa](m, ends)))
 
 
 def ends_of(stem: str, away: bool, bounded: bool) -> Ends:
-    """The end that gives these results: assembly that cannot saturate gets the bounds of int8, too."""
+    """The ends for these results: instruction sets that cannot saturate get the bounds of int8 as parameters."""
     return Ends(away, bounded or stem.split("_")[2] not in SATURATE)
 
 

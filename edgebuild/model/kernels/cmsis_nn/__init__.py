@@ -22,7 +22,7 @@ COSTS = {
     "dsp": ((1.45, 41.0, 10.0), (7.4, 20.0)),
     "": ((8.0, 41.0, 20.0), (12.0, 20.0)),
 }
-CHANNELS_MVE = 124  # that its depthwise kernel for Helium takes at once
+CHANNELS_MVE = 124  # channels that its depthwise kernel for Helium takes at once
 
 
 def _core(form: Form) -> str:
@@ -38,7 +38,7 @@ def _scratch(s: Sums, form: Form, depthwise: bool) -> int:
 
 
 def _kernel(depthwise: bool, s: Sums, form: Form) -> Kernel | None:
-    """arm_convolve_wrapper_s8, or arm_depthwise_conv_wrapper_s8 of as many output channels as there are inputs."""
+    """A call of arm_convolve_wrapper_s8, or of arm_depthwise_conv_wrapper_s8 if there are as many outputs as inputs."""
     if depthwise and s.size[2] != s.out[2]:
         return None
     if not s.arithmetic.fixed_point or form.rolled or form.granularity or not s.fits:
@@ -59,7 +59,7 @@ def _kernel(depthwise: bool, s: Sums, form: Form) -> Kernel | None:
     scratch = _scratch(s, form, depthwise)
     shape = sums_shape(s, form) | {"depthwise": depthwise, "scratch": scratch}
     scalars = {**s.scalars, "x_zero": s.x_zero}
-    cost = 0.0 if form.small else 300 + s.macs * each  # where size counts: the library is there once for all layers
+    cost = 0.0 if form.small else 300 + s.macs * each  # if size counts, the library counts once for all layers
     return Kernel(
         "cmsis_nn/conv.c.j2", f"cmsis_{s.stem}", shape, constants, scalars,
         scratch=scratch, variant=CMSIS_NN, estimate=cost,

@@ -1,8 +1,8 @@
 """Decoupled access-execute kernels: g channels or columns are gathered into a buffer, then computed on.
 
 After Alvanaki et al., "Decoupled Access-Execute Enabled DVFS for TinyML Deployments on STM32 Microcontrollers", DATE
-2024 (arXiv 2407.03711). Each is the ordinary DSP kernel with its two halves pulled apart, so results are the same bit
-for bit. `EB_ACCESS()` and `EB_COMPUTE()` around the gathering change the clock where that is wanted (`Form.lfo`).
+2024 (arXiv 2407.03711). Each is the ordinary DSP kernel, split into its two phases, so results are equal bit
+for bit. `EB_ACCESS()` and `EB_COMPUTE()` around the gathering change the clock if `Form.lfo` asks for it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..arm_dsp.plane_words import multiplies
 from ..arm_dsp.weight_words import factors
 from ..row import Row, of_sums
 
-STEP = 4  # from one granularity to the next: one that holds all there is has no use for a coarser one
-KEPT = 4096  # bytes of weights that surely stay in a cache from one pair of columns to the next
+STEP = 4  # from one granularity to the next; none is coarser than the first that holds all
+KEPT = 4096  # bytes of weights that surely stay cached from one pair of columns to the next
 
 
 def pointwise(s: Sums, form: Form) -> Kernel | None:
-    """A 1x1 convolution that gathers the columns of g pixels, then runs through the weights once for all of them."""
+    """A 1x1 convolution that gathers the columns of g pixels, then reads the weights once for all of them."""
     g, pixels, (c, k) = form.granularity, s.out[0] * s.out[1], (s.size[2], s.out[2])
     plain = TWO_PIXELS.kernel(s, form) if not form.rolled else None
     if plain is None or not plain.shape["pointwise"] or pixels < 2 or g - STEP >= pixels:
@@ -53,7 +53,7 @@ def pointwise(s: Sums, form: Form) -> Kernel | None:
 
 @computed_once
 def stream(s: Sums, pairs: tuple[tuple[int, int], ...]) -> Array:
-    """For each channel start value, words of weights (two in the even and odd bytes of one), factors."""
+    """Per channel: start value, words of weights (two pairs in the even and odd bytes of a word), factors."""
     k, (fh, _) = s.out[2], s.window
     w = np.pad(s.weights[..., 0].astype(np.int64), ((0, 0), (0, 0), (0, 1)))  # tap -1 is 0
     halves = np.stack([w[:, :, [low for low, _ in pairs]], w[:, :, [high for _, high in pairs]]], axis=3)
@@ -64,8 +64,8 @@ def stream(s: Sums, pairs: tuple[tuple[int, int], ...]) -> Array:
     return words(np.concatenate([s.start[:, None], packed.reshape(k, -1), tail], axis=1))
 
 
-CLEAR = 1.3  # instructions for a number of a plane; `./sconsw bench-kernels` shows the error of the estimate
-FETCHING = 1.8  # pace where flash is slow (`bench-cycles`): neither code nor weights stay in the lines that are kept
+CLEAR = 1.3  # instructions to clear an element of a plane; `./sconsw bench-kernels` shows the error of the estimate
+FETCHING = 1.8  # pace with slow flash (`bench-cycles`): code and weights do not stay in its cached lines
 
 
 def filling(rows: int, columns: int, wide: int = 1) -> int:
@@ -115,7 +115,7 @@ def planes(s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
-    """A depthwise convolution that gathers the planes of g channels, in one way through the pixels for all of them."""
+    """A depthwise convolution that gathers the planes of g channels, in one pass through the pixels for all of them."""
     g, c = form.granularity, s.size[2]
     return gathered(s, form, g) if c >= 2 and g - STEP < c else None
 
@@ -139,7 +139,7 @@ def gathered(s: Sums, form: Form, g: int) -> Kernel | None:
 
 
 def _within(kernel: Kernel, form: Form) -> Kernel | None:
-    """The kernel if the form leaves room for its buffer."""
+    """The kernel, or None if its buffer exceeds the form's scratch limit."""
     return kernel if form.scratch_limit is None or kernel.scratch <= form.scratch_limit else None
 
 

@@ -1,4 +1,4 @@
-"""Calls of an engine beside the core: which ops an engine computes bit for bit, and what it is given.
+"""Calls of an engine beside the core: which ops an engine computes bit for bit, and the arguments that it gets.
 
 A shift that rounds halves to even is ONNX's division by a power of two. A shift that rounds down serves where the
 result is clamped at its zero point for TFLite's two roundings: with M = 2^30, ((x + 1) >> 1) to the right by r with
@@ -46,7 +46,7 @@ def pattern_of(op: Op, sums: Sums | None) -> str:
 
 @dataclass(frozen=True)
 class Shift:
-    """Bits to the right, the number that is added before, and whether halves go to even."""
+    """A right shift: its bits, the number that is added before, and whether halves go to even."""
 
     bits: int
     constant: int = 0
@@ -54,7 +54,7 @@ class Shift:
 
 
 def shift_of(s: Sums, rounding: Sequence[str]) -> Shift | str:
-    """The shift for all channels of an engine that knows these ways of rounding; or why there is none."""
+    """The shift for all channels on an engine with these modes of rounding; or the reason why there is none."""
     if not (s.mantissa == HALF).all():
         return "its scales are no powers of two, and the engine requantises by a shift"
     if len(set(s.right.tolist())) != 1:
@@ -86,7 +86,7 @@ class Job:
 
 
 def job_of(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
-    """Make the job that an engine gets for an op, whose sums these are; or say why it does not compute it exactly."""
+    """The job of an engine for an op with these sums; or the reason why the engine does not compute it exactly."""
     job = _job(op, graph, engine, sums)
     long = {} if isinstance(job, str) else {a: n for a, n in sizes(job).items() if n > engine.largest.get(a, n)}
     return next((f"{a} is {n}, and at most {engine.largest[a]} in {engine.name}" for a, n in long.items()), job)
@@ -111,7 +111,7 @@ def _job(op: Op, graph: Graph, engine: Engine, sums: Sums | None) -> Job | str:
 
 
 def _sums_refused(s: Sums, engine: Engine) -> str:
-    """Why an engine does not make these sums; empty if it does."""
+    """Why an engine does not compute these sums; empty if it does."""
     if s.added is not None and (engine.requantise == "shift" or "added" not in engine.rounding):
         return f"numbers are added to its products, which {engine.name} does not do"
     if s.dilation != (1, 1):
@@ -155,9 +155,9 @@ def _products(s: Sums, engine: Engine, pattern: str) -> Job:
 
 
 def _with_added(job: Job, op: Op, graph: Graph, s: Sums) -> Job | str:
-    """The job of a `shifted` op: the half that its shift rounds by is a part of what is added.
+    """The job of a `shifted` op: the half by which its shift rounds is a part of the added term.
 
-    Where that leaves 32 bits, the bias takes whole factors of it: (sum + n) * f + r = sum * f + (n * f + r).
+    If that term leaves 32 bits, the bias takes multiples of the factor: (sum + n) * f + r = sum * f + (n * f + r).
     """
     factor, more = added(op, graph)
     more = more + ((1 << op.attrs["bits"]) >> 1)
@@ -228,7 +228,7 @@ def refusal(op: Op, graph: Graph, engine: Engine) -> str:
 
 
 def in_one_line(reasons: Iterable[tuple[Engine, str]]) -> str:
-    """Join reasons against engines, with its name."""
+    """Join the reasons why engines do not compute an op, each with the engine's name."""
     return "; ".join(why if engine.name in why else f"{engine.name}: {why}" for engine, why in reasons)
 
 
@@ -241,7 +241,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 
 
 def called(layer: KernelLayer) -> list[Kernel]:
-    """Calls of the engines that reach the layer's operands where they lie; not of rows that lie in rings."""
+    """Calls of the engines that access the layer's operands in place; none for rows in rings."""
     if layer.form.rolled or not layer.form.engines:
         return []
     jobs = [(e, job_of(layer.op, layer.graph, e, layer.sums)) for e in layer.form.engines]
@@ -253,7 +253,7 @@ def called(layer: KernelLayer) -> list[Kernel]:
 
 
 def sizes(job: Job) -> dict[str, int]:
-    """The letters of an engine's formula."""
+    """The values of the letters in an engine's cost formula."""
     s = job.shape
     if job.pattern == "add":
         named = {"K": s["C"], "OX": s["OW"], "OY": s["OH"]}
