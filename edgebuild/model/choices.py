@@ -29,7 +29,7 @@ def with_choices(request: ModelRequest) -> ModelRequest:
 
 
 def files(request: ModelRequest) -> list[str]:
-    """The file with choices for the request's target, if there is one that may be read."""
+    """Path of the file with choices for the request's target; empty if no readable file exists."""
     where = folder()
     return (
         [str(where / FOLDER / _name(request))]

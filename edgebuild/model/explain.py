@@ -1,4 +1,4 @@
-"""The compiler's choices of kernels in words: costs of each variant, and the condition that excludes each other row.
+"""The compiler's choices of kernels in words: costs of variants, and the conditions that exclude all other rows.
 
 A row's `make` returns None if a condition does not hold. The condition is read from its source, at the line that
 returned None, so a row needs no second text for it.

@@ -233,7 +233,7 @@ def _is_narrow_access(mnemonic: str, operands: str, registers: list[str], offset
 
 
 def rv32c(mnemonic: str, operands: str) -> int:
-    """RV32 with compressed instructions; pseudo-instructions count as what they become."""
+    """RV32 with compressed instructions; pseudo-instructions count as their expansions."""
     words = [word.strip() for word in operands.split(",")]
     if mnemonic in ("mv", "nop", "ret", "j", "jr"):
         return 2

@@ -21,7 +21,7 @@ C_TYPES = {"bool": "uint8_t", **{name: f"{name}_t" for name in INTEGERS}, "float
 
 
 class Surface(NamedTuple):
-    """An input or output as the graph has it: `scale` and `zero` of what is quantised per tensor."""
+    """An input or output as the graph has it. `scale`, `zero`: if it is quantised per tensor."""
 
     name: str
     dtype: str
@@ -159,7 +159,7 @@ def header(i: Interface) -> str:
 
 
 def arena_header(name: str, file: str, target: str, arena_bytes: int) -> str:
-    """The text of `NAME_arena.h`: what follows from the plan, for applications that ask for it."""
+    """The text of `NAME_arena.h`: bytes of the arena, which depend on the plan, for applications that include it."""
     prefix = name.upper()
     lines = [f"/* Memory for the activations of {comment(file)} on {comment(target)}.", " *"]
     lines += [*(f" * {line}" for line in LICENCE), " */", f"#ifndef {prefix}_ARENA_H", f"#define {prefix}_ARENA_H", ""]
@@ -205,7 +205,7 @@ def _values(port: Surface, macro: str) -> list[str]:
     return lines
 
 
-# As QuantizeLinear of ONNX: real / scale in float, ties to even, then the zero point; what is beyond becomes the bound.
+# As QuantizeLinear of ONNX: real / scale in float, ties to even, then the zero point; values beyond saturate.
 NEAREST = """
 #ifdef __cplusplus
 #define {macro}_AS(type, x) static_cast<type>(x)

@@ -108,7 +108,7 @@ def _exchange(runners: Sequence[_Runner], sender: int, messages: Sequence[Messag
 def check_together(
     model: Graph, graphs: Sequence[Graph], orders: Sequence[Sequence[Op]], messages: Sequence[Message], source: int
 ) -> None:
-    """Raise BrokenPlan unless the cluster computes what the model computes on one device."""
+    """Raise BrokenPlan unless the cluster computes the same outputs as the model on one device."""
     rng = Random(0)
     inputs = [values(rng, model.tensors[name]) for name in model.inputs]
     with np.errstate(all="ignore"):

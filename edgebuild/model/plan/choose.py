@@ -391,7 +391,7 @@ class _Choice:
             best = self.best(plans, goal) or best
         return plans
 
-    # ---- What follows the choice
+    # ---- After the choice
 
     def with_less_code(self, plan: Plan) -> Plan:
         """The plan with less code where that costs little, and within `--flash`; measured kernels stay.

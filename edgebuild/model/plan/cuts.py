@@ -59,7 +59,7 @@ Kernels = tuple[tuple[Choice, ...], ...]  # that each op of a section may have
 
 
 def little_more(peak: int) -> int:
-    """The bytes that faster kernels may take where the least peak is asked for."""
+    """Limit on the peak in bytes when faster kernels may raise a least peak a little."""
     return peak + peak // SPARE
 
 
@@ -356,7 +356,7 @@ class Cutter:
         return sections
 
     def _least_scratch(self, section: Section) -> Section:
-        """The section with the kernels that ask for the least scratch."""
+        """The section with the kernels that need the least scratch."""
         return with_kernels(section, [each[-1] for each in self.choices.of(section)])
 
     def interval(self, section: Section, start: int, make: Callable[[], Section] | None = None) -> Interval:

@@ -276,7 +276,7 @@ class RollingGraph:
         return rows
 
     def by_row(self, name: str) -> bool:
-        """Whether all readers see the storage in its own rows: no view splits it into other rows."""
+        """Whether all readers see the storage in its own rows, with no view that splits it otherwise."""
         seen = [n for op in self.readers.get(name, []) for n, root in self.needs[op.outputs[0]] if root == name]
         return all(rows_of(self.graph, n) == rows_of(self.graph, name) for n in seen)
 

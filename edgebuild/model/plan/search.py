@@ -607,7 +607,7 @@ def _around_the_peak(graph: Graph, cutter: Cutter) -> Iterator[TilingChoice]:
         return
     start = sum(len(s.ops) for s in sections[:at])
     members = [op.outputs[0] for op in cutter.order[start:]]
-    # Bytes live while all strips but the last are made: what was there before, and the whole result.
+    # Bytes live while all strips but the last are made: storages from before the run, and the whole result.
     before = sum(cutter.sizes[n] for n, (first, last) in cutter.life.items() if first < start <= last)
     seen = set()
     for path in paths(graph, members[0], frozenset(["ffmt"])):

@@ -55,7 +55,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Section(Step):
-    """A step with what the planner chooses by: storages read, lifetimes of buffers, overlaps, and estimated cost."""
+    """A step with the facts that the planner chooses by: storages read, lifetimes of buffers, overlaps, and cost."""
 
     rolled: Rolled | None
     reads: tuple[str, ...] = ()  # storages
@@ -172,7 +172,7 @@ def with_kernels(section: Section, chosen: Sequence[Choice]) -> Section:
 
 @dataclass(frozen=True)
 class Choices:
-    """Kernels that the ops of a graph may have, the fastest first; each later one asks for less scratch.
+    """Kernels that the ops of a graph may have, the fastest first; each later one needs less scratch.
 
     `form`: the core and the wishes that they are made for.
     """
@@ -446,7 +446,7 @@ def _separable(
     least = int(separate.max())
     if least >= in_use.max():
         return ()
-    for name, change in list(changes.items()):  # take back what does not lower the peak
+    for name, change in list(changes.items()):  # undo changes that do not lower the peak
         if (separate - change).max() <= least:
             separate = separate - changes.pop(name)
     return tuple(changes)

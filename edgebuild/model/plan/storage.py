@@ -38,7 +38,7 @@ class Placed:
     last: int
     view_of: str | None = None  # the tensor whose bytes these are
     overlaps: str | None = None  # the tensor whose bytes it grows into
-    rows: int = 0  # of a ring; 0: the tensor is there whole
+    rows: int = 0  # of a ring; 0: the tensor is whole
     calls: tuple[int, int] | None = None  # in a rolled run: numbers of the first and last op that use it
     scratch: bool = False  # of the kernel that makes the tensor
     newest: bool = False  # the place of the newest row of a ring, if it is separate
@@ -54,7 +54,7 @@ def task_graph(rolling: RollingGraph, running: Sequence[Op]) -> TaskGraph:
         pairs = [(root, y) for root in rolling.overwritten(op)]
         after, mark = ([linked] if linked else [], [f"{y} (order)"]) if ops.SPECS[op.kind].link else ([], [])
         linked = mark[0] if mark else linked
-        sizes |= dict.fromkeys(mark, 0)  # no bytes: it keeps what talks to other devices in the given order
+        sizes |= dict.fromkeys(mark, 0)  # no bytes: a mark keeps sends and receives in the given order
         tasks.append(Task(op.name, (*reads, *after), (y, *mark), tuple(dict.fromkeys(pairs))))
     inputs = tuple(dict.fromkeys(storage[n] for n in graph.inputs if n in storage))
     outputs = tuple(dict.fromkeys(storage[n] for n in graph.outputs))
@@ -142,7 +142,7 @@ class _Link:
 
 @dataclass(frozen=True)
 class _Chain:
-    """A tensor, and steps each of whose results lies over the tensor before: over the first, over its result, etc."""
+    """A tensor, and steps in sequence, each of whose results overlaps the tensor before it in the chain."""
 
     first: Span
     links: list[_Link]

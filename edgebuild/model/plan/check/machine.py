@@ -145,7 +145,7 @@ class Machine:
             self.dirty[part.memory][part.at] = True
 
     def calls(self, calls: Sequence[Call]) -> None:
-        """Calls of all cores at once: none may write what another one reads or writes."""
+        """Calls of all cores at once: none may write bytes that another one reads or writes."""
         for call in calls:
             for part in call.reads:
                 if not self.holds(part, self.seen):

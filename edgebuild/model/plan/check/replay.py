@@ -1,8 +1,8 @@
 """The check of a plan: run it, with each byte tagged with its owner.
 
-Always run. Each byte that a call needs must be in memory when it is read. No call may write over what it is reading,
-unless the op goes element by element. A kernel's scratch destroys the bytes there. `Operations` lists the operations of
-each step, and `machine` applies them to the bytes."""
+Every plan is checked. Each byte that a call needs must be in memory when it is read. No call may write over bytes that
+it reads, unless the op goes element by element. A kernel's scratch destroys the bytes there. `Operations` lists the
+operations of each step, and `machine` applies them to the bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Operations:
         return self.relations.numbers[storage] << 32
 
     def bytes_in(self, addresses: Addresses, stored: Stored, operand: int = -1) -> list[Bytes]:
-        """A part of a storage, for each place that holds some of it."""
+        """A part of a storage, as bytes in each place that holds any of it."""
         what, owner = f"bytes {stored.first} to {stored.past} of {stored.storage}", self.owner(stored.storage)
         pieces = addresses.pieces(stored)
         return [Bytes(memory, at, owner + which, what, operand=operand) for memory, at, which in pieces]
@@ -407,7 +407,7 @@ def _part(t: Tensor, ranges: Ranges) -> Tensor:
 
 
 def same_function(one: Kernel, other: Kernel) -> bool:
-    """Whether a call of one kernel does what a call of the other does, with the constants of the other."""
+    """Whether calls of both kernels compute the same if they have the same constants."""
     first, second = (
         (k.template, dict(k.shape), list(k.scalars.items()), [str(c.data.dtype) for c in k.constants])
         for k in (one, other)

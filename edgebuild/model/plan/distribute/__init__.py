@@ -1,4 +1,4 @@
-"""One network on several devices: where each tensor lies, how each layer is split, and what that costs.
+"""One network on several devices: the form of each tensor, the split of each layer, and their cost.
 
 forms      layers, devices, the medium, forms of tensors, and the transfers between forms with their cost
 joint      the exact search over forms and methods, under the flash and RAM of each device

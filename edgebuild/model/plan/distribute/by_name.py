@@ -104,7 +104,7 @@ def communication(layers: Sequence[Counts], n: int, methods: Sequence[str]) -> f
 
 def optimized(layers: Sequence[Counts], n: int) -> tuple[float, list[str]]:
     """C and methods of Optimized Weight Partitioning, eq. 5.17 to 5.23."""
-    # The state after a layer is its method; what it costs depends on the next one, so costs are of pairs.
+    # The state after a layer is its method; its cost depends on the next layer's, so costs are of pairs.
     best: dict[str, tuple[float, list[str]]] = {"": (0.0, [])}
     for x in layers:
         after: dict[str, tuple[float, list[str]]] = {}
@@ -485,7 +485,7 @@ def usage(plan: ClusterPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
                 total += max(held(network.tensors[t], f, k, cluster.source) for f in forms)
             arena[k] = max(arena[k], total)
         last = {t: readers.get(t, -1) > d.layer for t in live}
-        if d.keeps.ring:  # what a run reads stays until it has ended
+        if d.keeps.ring:  # operands of a run stay until the run ends
             live = {t: f if last[t] else reads.get(t, f) for t, f in live.items()}
         else:
             live = {t: f for t, f in live.items() if last[t]}
@@ -562,7 +562,7 @@ def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | N
     return None
 
 
-# Plans that no other dominates in memory, traffic and time: what more flash on every device would buy.
+# Plans that no other dominates in memory, traffic and time: the gain of more flash on every device.
 
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.5, 8.0, 12.0, 16.0)
 

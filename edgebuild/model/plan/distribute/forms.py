@@ -58,12 +58,11 @@ class Layer:
     """One step. `inputs` and `output` are numbers of tensors.
 
     `weights`: bytes that a split along channels divides; `table`: bytes that every device that runs a part needs.
-    `fan_out`: a part of the output channels needs all of the
-    input and a part of the weights. `fan_in`: a part of the input channels gives partial sums of the whole output.
-    `by_channel`: channel k of the output needs channel k of the inputs only. `window`: the rows of input 0 that a row
-    of the output needs; None if it may need all. `partial`: bytes of a partial sum on the wire. `rolls`: the step can
-    run row by row, except for its partial sums. `joins`: the inputs' channels follow each other in the output,
-    and these are the first ones of each; empty where they do not.
+    `fan_out`: a part of the output channels needs the whole input and a part of the weights. `fan_in`: a part of the
+    input channels gives partial sums of the whole output. `by_channel`: channel k of the output needs channel k of the
+    inputs only. `window`: the rows of input 0 that a row of the output needs; None if it may need all. `partial`: bytes
+    of a partial sum on the wire. `rolls`: the step can run row by row, except for its partial sums. `joins`: first
+    output channel of each input if the layer concatenates channels, else empty.
     """
 
     name: str
@@ -159,8 +158,7 @@ class Split:
     S: the source has it. A: all have it. P: each has the channels `ranges[d]`. F: each has the rows `ranges[d]`, which
     may overlap where halos are computed twice. Z: each has partial sums of all of it.
 
-    `ring`: rows that are kept if the step that makes the tensor and its one reader run row by row together;
-    0: all.
+    `ring`: rows kept if the step that makes the tensor and its one reader run row by row together; 0: all.
     """
 
     letter: str

@@ -8,9 +8,9 @@ stage      another device computes the layer
 copies     every device computes all of it
 fan-out    from all of the input, each device a part of the output channels (A -> P)
 fan-in     from a part of the input channels, each device partial sums of all outputs (P -> Z), which are then sent
-parts      channel by channel (P -> P), or tensors side by side, of which each device has what its part is made of
-rows       each device some rows (F -> F); what its windows reach beyond them is sent before (halo exchange) or was
-           computed twice (recomputed halo), which the ranges of the form say"""
+parts      channel by channel (P -> P), or a concatenation, of whose operands each device has the channels of its part
+rows       each device some rows (F -> F); the halo beyond them is sent before (halo exchange) or was
+           computed twice (recomputed halo), as the ranges of the form state"""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def _bounds(
         value = float(to_go[0][0]) - sum(w * c.limit for w, c in zip(weights, constraints, strict=True))
         return _Bound(tuple(weights), to_go, value), path
 
-    # What costs more than the dearest arcs of all layers, or than `below`, is no path.
+    # No path costs more than the dearest arcs of all layers together; paths above `below` do not count.
     dearest = min(below, sum(float(step.cost.max(initial=0.0)) for step in steps)) * (1 + 1e-9) + SLACK
     first = look([0.0] * len(constraints))
     if first is None or first[0].value > dearest:
@@ -541,7 +541,7 @@ class Search(TensorForms):
         return stored
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Flash of each device: what it has alone, what all have, and its share of the rest."""
+        """Limits of each device's flash, as of `Constraint`."""
         pairs = enumerate(zip(self.cluster.shares, self.limits.flash, strict=True))
         return tuple(Constraint(k, share, flash - share * self.network.weights) for k, (share, flash) in pairs)
 
@@ -611,7 +611,7 @@ class Search(TensorForms):
             if not all(map(le, map(add, held_by, option.needs), self.limits.ram)):
                 continue
             stays = remaining
-            if option.keeps.ring:  # what a run reads stays to its end
+            if option.keeps.ring:  # operands of a run stay to its end
                 stays = tuple((t, option.reads.get(t, f) if self.readers[t][-1:] == [number] else f) for t, f in forms)
             for gained in ({}, option.gained) if option.gained else ({},):
                 key = tuple((t, gained.get(t, f)) for t, f in stays) if gained else stays

@@ -300,7 +300,7 @@ def _weights(
 # Ops that an engine computes from its scratchpads, and tensors that stay there for the next op.
 #
 # The scratchpads are one range of addresses, first that of activations, then that of weights. Tensors that stay lie at
-# the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what it makes.
+# the two ends of the scratchpad alternately, and the tiles of an op lie between its operand and its result.
 
 
 def engines_of(target: Target) -> tuple[Engine, ...]:

@@ -72,7 +72,7 @@ class StepConstants:
 
 @dataclass(frozen=True)
 class Staging:
-    """How the constants of a step come to the second level, where they take `bytes` from step `first` to their own.
+    """Copies of a step's constants to the second level, where they take `bytes` from step `first` to step `step`.
 
     `slots`: number of slots that blocks use in turn; 0: all lie there at once. `waited`: cycles that the step waits.
     """

@@ -75,7 +75,7 @@ class _State:
 
 @dataclass(frozen=True)
 class Residency:
-    """The search over an order of ops. `room`: bytes of the first level."""
+    """The search over an order of ops, with caches of layers, tiles and runs. `room`: bytes of the first level."""
 
     cutter: Cutter
     target: Target
@@ -121,7 +121,7 @@ class Residency:
         return all(memory.access == "cpu" for memory in (*self.spaces[1:], *self.homes.values()))
 
     def possible(self, steps: Sequence[Step]) -> bool:
-        """Whether the second level has room for the steps, and the core reaches what it uses."""
+        """Whether the second level has room for the steps, and the core reaches the operands of ops without copies."""
         tiles = self.open or not any(isinstance(s.by, BareOp) for s in steps)
         return tiles and all(self.fits_far(s.start, s.stop, s.held, self.staged_bytes(s)) for s in steps)
 
@@ -148,7 +148,7 @@ class Residency:
 
     @cached_property
     def staged(self) -> bool:
-        """Whether constants come by way of the second level."""
+        """Whether constants pass through the second level."""
         return staging_channel(self.target, *self.spaces) is not None
 
     def layerwise(self) -> tuple[Step, ...]:
@@ -160,13 +160,14 @@ class Residency:
     def best(self, price: float, waits: float) -> tuple[Step, ...] | None:
         """The path of fewest cycles, where every byte of activations that is copied counts `price` cycles more.
 
-        `waits`: the share that counts of the cycles in which steps wait for their constants; prefetching hides most.
-        None: the second level has no room for any path.
+        `waits`: share that counts of the cycles in which steps wait for constants; prefetching hides most. None: the
+        second level has no room for any path.
         """
         end = len(self.cutter.order)
         states: list[dict[frozenset[str], _State]] = [{} for _ in range(end + 1)]
         states[0][frozenset()] = _State(0.0, 0.0, ())
         for at in range(end):
+            # Sets of held tensors are too many to keep all; names break ties, so that the plan is reproducible.
             kept = sorted(states[at].items(), key=lambda item: (item[1].score, sorted(item[0])))[:STATES]
             for held, state in kept:
                 for step in self.options(at, held):
@@ -320,8 +321,7 @@ def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
 
 # ---- Results that stay in an engine's scratchpad for the next op
 #
-# Tensors that stay lie at the two ends of the scratchpad in turn, and the tiles of an op between what it reads and what
-# it makes.
+# Tensors that stay lie at the two ends of the scratchpad alternately, the tiles of an op between operand and result.
 
 
 def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:

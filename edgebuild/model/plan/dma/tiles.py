@@ -116,10 +116,7 @@ MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
 
 @dataclass(frozen=True, kw_only=True)
 class MappedOp(TiledOp):
-    """An op that runs tile by tile, with the mapping that its tiles follow and what that costs.
-
-    Operands that are held are read where they lie.
-    """
+    """An op that runs tile by tile, with the mapping of its tiles and their cost. Held operands are read in place."""
 
     layer: TiledLayer
     mapped: Mapped
@@ -374,7 +371,7 @@ class Tiles:
             self.figures = replace(self.figures, compute=work + layer.compute.call * len(self.turns))
 
     def build(self) -> MappedOp:
-        kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by what they do, and by identity
+        kernels, numbers = dict[object, tuple[int, Kernel]](), dict[int, int]()  # by function, and by identity
         for kernel in (k for row in self.kernels for k in row):
             types = tuple(str(c.data.dtype) for c in kernel.constants)
             key = (kernel.template, tuple(sorted(kernel.shape.items())), types, tuple(kernel.scalars.items()))

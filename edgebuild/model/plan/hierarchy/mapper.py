@@ -50,8 +50,7 @@ def candidates(extent: int, unit: int) -> list[int]:
 class Copies:
     """Copies of an operand inside of the loops over some axes, by tile sizes: cycles, number, bytes of a buffer.
 
-    `moved`: bytes of all copies.
-    `allowed`: alignment and size suit the channel, and the part of the buffer that a call uses is contiguous.
+    `moved`: bytes of all copies. `allowed`: alignment and size suit the channel, and calls use contiguous parts.
     """
 
     cycles: Grid
@@ -145,7 +144,7 @@ class Costs:
         return lengths
 
     def _along(self, operand: Operand, dim: int, axis: str, size: int) -> list[tuple[int, ...]]:
-        if size >= self.layer.nest.extents[axis]:  # not cut: all of the operand, also what no window reaches
+        if size >= self.layer.nest.extents[axis]:  # not cut: all of it, even elements that no window reaches
             return [(operand.sizes[dim], 1)]
         relation, nest = operand.dims[dim], self.layer.nest
         parts = ranges_of(nest.extents[axis], size)
@@ -254,7 +253,7 @@ def _runs(lengths: Sequence[Any], sizes: Sequence[Any], dimensions: int) -> tupl
 
 
 def _contiguous(called: Sequence[Any], held: Sequence[Any]) -> Any:
-    """Whether the parts that calls use are in one piece; 0 stands for all of a dimension."""
+    """Whether the parts that calls use are contiguous; 0 means all of a dimension."""
     contiguous, merged = np.ones((), bool), np.ones((), bool)
     for part, whole in zip(reversed(called), reversed(held), strict=True):
         length = np.where(np.asarray(part) == 0, whole, part)
@@ -429,7 +428,7 @@ def _evaluate(costs: Costs, nesting: Nesting, buffers: Grid) -> tuple[Any, Any, 
 
 
 def nestings(layer: TiledLayer) -> Iterator[Nesting]:
-    """Orders of loops with depths of operands; of those that move every operand alike, the first."""
+    """Orders of loops with depths of operands; only the first of all that copy every operand inside the same loops."""
     seen, groups = set(), together(layer)
     for order in permutations(layer.axes):
         depths = [[0, *(i + 1 for i, a in enumerate(order) if a in o.axes and not o.held)] for o in layer.operands]

@@ -136,7 +136,7 @@ def _sections(buffers: list[Buffer]) -> Sections:
 
 Key = Callable[[Sections, int], int]
 
-# What makes a buffer hard to place; the letters name the orders in which buffers are placed.
+# Measures of how hard a buffer is to place; the letters name the orders in which buffers are placed.
 _KEYS: dict[str, Key] = {
     "T": lambda s, i: max(s.sums[slice(*s.spans[i])]),  # the tightest section that it crosses
     "O": lambda s, i: len(s.conflicts[i]),  # the number of buffers that it conflicts with
@@ -239,7 +239,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class LayoutAnswer:
-    """Offsets per buffer; None with `refuted` if no layout exists, else if none was found."""
+    """Offsets per buffer. None with `refuted`: no layout exists; None without: the search ended first."""
 
     offsets: list[int] | None
     refuted: bool = False
@@ -296,6 +296,7 @@ def _fits(offsets: list[int], sections: Sections, height: int) -> bool:
 
 
 def _search(sections: Sections, height: int, budget: Budget, share: float) -> LayoutAnswer:
+    # Walks and turns of CP-SAT alternate and take about the same time: neither is better on all problems.
     walks = Walks(sections, height, ORDERS) if suits(sections) else None
     size, end = turn(sections), budget.left - share
     pause = max(budget.left - size * len(ORDERS), end)  # of the walks
@@ -458,7 +459,7 @@ def _model(
 #   on one machine: Carlier and Pinson 1989). A section without a first has failed, and so has one in which those that
 #   lie above some offset do not fit above it (Jackson's schedule).
 # * Who is to blame? A failed section names the buffers placed in it and under it. The search jumps back to the last one
-#   (Prosser 1993). Reasons that come by way of other sections are left out, so a search that has jumped proves nothing.
+#   (Prosser 1993). Reasons by way of other sections are left out, so a search that has jumped proves nothing.
 # * Buffers of sections that fail gain weight (Boussemart et al. 2004), and the next search places those first.
 #
 # It counts steps, never seconds, so the result is a function of the input.
@@ -483,7 +484,7 @@ def suits(sections: Sections) -> bool:
 class _State:
     """Bounds of the buffers that wait, given those placed; one entry per buffer or section."""
 
-    support: _Ints  # offset at which a buffer lies on what is placed
+    support: _Ints  # offset at which a buffer lies on placed ones
     low: _Ints  # offset below which it cannot lie
     waits: _Bools
     rest: _Ints  # bytes per section of the buffers that wait
@@ -499,7 +500,7 @@ class Walks:
     sections: Sections
     height: int
     orders: tuple[str, ...]  # letters of `_KEYS`
-    offsets: list[int] | None = None  # the layout, once it is found
+    offsets: list[int] | None = None  # the layout, once a search succeeds
     refuted: bool = False
     _done: int = 0
     _weights: _Floats = field(init=False)
@@ -528,7 +529,7 @@ class Walks:
         rank[after if turn % 2 else np.argsort(rank / count - weights, kind="stable")] = np.arange(count)
         return rank
 
-    # What does not change during a search. "Members" are all (section, buffer) pairs, in the order of the sections.
+    # Constants of a search. "Members" are all (section, buffer) pairs, in the order of the sections.
 
     @cached_property
     def sizes(self) -> _Ints:
@@ -618,7 +619,7 @@ class Walks:
         keys = (self._keys - (state.low << bits).take(self._members))[waiting]
         keys.sort()  # section after section, in each the highest first
         section, low = keys >> 2 * bits, ~(keys >> bits) & (1 << bits) - 1
-        below = state.rest.cumsum() - state.rest  # what waits in the sections before
+        below = state.rest.cumsum() - state.rest  # bytes that wait in the sections before
         over = low + (keys & (1 << bits) - 1).cumsum() - below.take(section) > self.height
         if not over.any():
             return None

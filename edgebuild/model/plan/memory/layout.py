@@ -1,7 +1,7 @@
 """Offsets of least height.
 
 Buffers that share no moment of time are independent; within each component several greedy rules
-run first, and most networks need no more. What stays above the bound is searched exactly, at
+run first, and most networks need no more. A component above its bound is searched exactly, at
 the bound first and then by bisection (never ask the solver to minimise: decide). With several
 memories, buffers that do not fit into the preferred one are moved to the next."""
 

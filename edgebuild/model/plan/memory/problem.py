@@ -1,4 +1,4 @@
-"""Values that go into memory planning and come out of it. All sizes and offsets are bytes."""
+"""Inputs and results of memory planning. All sizes and offsets are bytes."""
 
 from __future__ import annotations
 

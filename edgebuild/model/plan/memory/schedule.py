@@ -19,8 +19,8 @@ from .problem import Schedule, TaskGraph
 
 # A task graph as bit sets, in either direction of time.
 #
-# Executed tasks form a set that is closed under predecessors, a *downset*. What is live between
-# two steps depends on that set alone:
+# Executed tasks form a set that is closed under predecessors, a *downset*. The bytes live between
+# two steps depend on that set alone:
 #
 #     live(M) = sum of size(s) over all s with  (first(s) meets M)  and not  (last(s) inside M)
 #
@@ -195,7 +195,7 @@ def _matching(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
 
 
 def flow_of(graph: TaskGraph) -> Flow:
-    """The graph forward in time; see TaskGraph for what depends on what."""
+    """The graph forward in time; see TaskGraph for its dependencies."""
     n = len(graph.tasks)
     writers, users = dict.fromkeys(graph.sizes, 0), dict.fromkeys(graph.sizes, 0)
     readers = dict.fromkeys(graph.sizes, 0)
@@ -324,7 +324,7 @@ def _result(flow: Flow, order: list[int], bound: int, method: str) -> Schedule:
 
 # ---- Hill-valley merging: good orders of any graph, and best ones of series-parallel graphs, in polynomial time
 #
-# The graph is taken to pieces: series and parallel compositions of smaller ones. In series, the orders are
+# The graph is decomposed into series and parallel compositions of smaller ones. In series, the orders are
 # concatenated. In parallel, each part is a fixed chain that rises to hills and falls to valleys, and the chains are
 # merged. From the start to the lowest valley of each, the segments run whose hill is lowest above their beginning. The
 # rest is the same backward from the end (Liu 1987 for trees; Kayaaslan et al. 2018, "Scheduling series-parallel task
@@ -623,7 +623,7 @@ def _advance(flow: Flow, state: _State, tasks: Sequence[int], goal: int) -> _Sta
 
 # ---- Lower bounds of the peak by minimum cuts
 #
-# The live bytes of a step are the value of a cut through the graph, with what is done on one side. So the
+# The live bytes of a step are the value of a cut through the graph, with executed tasks on one side. So the
 # least that can be live while a task runs is a minimum cut.
 #
 # A storage that several tasks read is freed by one of them, and when that one runs, all others have run and have left

@@ -139,7 +139,7 @@ class TilingOutcome:
 
     @property
     def extra_macs(self) -> int:
-        """Multiply-accumulates done again; negative where parts leave out what is never read."""
+        """Multiply-accumulates done again; negative if parts leave out elements that are never read."""
         return sum(c.extra_macs for c in self.tilings)
 
 
@@ -191,7 +191,7 @@ class _Search:
             for name in wanted:
                 choices += self.around(base, graph, name, roof, left)
             level, plan = least(choices, len(base.order), left)
-            top = [c for c in plan if c.bytes == level and c.tiling is None]
+            top = [c for c in plan if c.bytes == level and c.tiling is None]  # ops at the peak are to be tiled next
             wanted = [n for n in _live_at(base, top) if n not in looked_at]
         kept: tuple[TilingChoice, ...] | None = None
         for chosen in itertools.islice(self.plans(choices, len(base.order), roof, left), TRIES):

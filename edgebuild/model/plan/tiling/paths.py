@@ -1,13 +1,13 @@
-"""Paths that can be cut into parts (Stahl 2024, section 4.3.3: block-based path discovery), and what a cut path costs.
+"""Paths that can be cut into parts (Stahl 2024, section 4.3.3: block-based path discovery), and the cost of a cut path.
 
-All follows from the ops' index relations alone.
+Both follow from the ops' index relations alone.
 
 A path is a run of ops, each the only reader of the one before, that is computed in parts. The blocks of the thesis
 follow from how the dimension that is cut appears in the relation of each op:
 
 * FDT fan-out: no operand but constants is indexed by it; every part reads the whole input.
 * PART: an operand is indexed by it unchanged (or in groups); parts need parts.
-* FFMT: an operand is indexed by a window; parts need parts and what their windows reach beyond them.
+* FFMT: an operand is indexed by a window; parts need parts and the halo that their windows reach beyond them.
 * FDT fan-in: the op sums over it; parts add to the sums of the whole result.
 * SPLIT and CONCAT: where a path begins with an op that needs only a part of its input, and where it does not end with
   a fan-in.
@@ -153,7 +153,7 @@ def _either(a: Flags, b: Flags) -> Flags:
 
 
 def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple[Links, tuple[int, ...], bool, Flags]]:
-    """Tails of paths behind a tensor cut along `cut`: ops, dimensions cut at the end, fan-in, windowed."""
+    """Tails of paths that begin at a tensor cut along `cut`: ops, dimensions cut at the end, fan-in, windowed."""
     tail: Links = ()
     windowed: Flags = (False,) * len(cut)
     while len(tail) < LONGEST and (op := only_reader(graph, tensor)) is not None:
@@ -315,7 +315,7 @@ def _whole_groups(graph: Graph, op: Op, ranges: Mapping[str, tuple[Range, ...]])
 
 
 def overlap(graph: Graph, path: Path) -> bool:
-    """Whether parts certainly compute something twice: a window reaches over the end of a part of what has MACs."""
+    """Whether parts certainly compute MACs twice: a window reaches over the end of a part that MACs compute."""
     nests = [ops.nest(op, graph) for op in path.ops]
     if path.fan_in or not any(nest.mac_count for nest in nests[:-1]):
         return False
