@@ -1,4 +1,4 @@
-"""Requests of builds: as a value, and as the `NAME.req.json` that both build systems write.
+"""Build requests: as values, and as the file `NAME.req.json` that both build systems write.
 
     {
       "schema": 1,
@@ -10,13 +10,11 @@
       "options": {"objective": "ram", "ram": "16K"}
     }
 
-Of a group of models, "kind" is "group", "source" is a list and its options are `share`, `buffers` and those of models.
-Of a driver, "kind" is "driver" and "source" is a list; its options are `layout`, `profile` and `register_width`. Of a
-clock configuration, "kind" is "clock" and "source" is an empty list, since the target says it all; its options are
-`hse` and `sysclk`.
-Paths are relative to the folder of the request file. Options have the names of the command's, with `_` for `-`, and
-their values are strings as the user wrote them, or numbers. The fields of the request classes are the one table of
-options, see `edgebuild.base.options`.
+"kind" is "model", "group" (of models), "driver" or "clock". "source" of a group and of a driver is a list. That of a
+clock configuration is an empty list, since the target has the facts. A group has the options of its models, too.
+Paths are relative to the folder of the request file. Options have the names of the command's options, with `_` for
+`-`. Their values are strings as the user wrote them, or numbers. The fields of the request classes are the one table
+of options (`edgebuild.base.options`).
 """
 
 from __future__ import annotations
@@ -65,27 +63,27 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 SCHEMA = 1
-CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; what is generated from them is C++, too
-PLACE = "_place.h"  # of a model in a group
-IDLE = "idle"  # when no model of a group is at work
+CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; generated code is then C++, too
+PLACE = "_place.h"  # a header of a model in a group, with the place of its arena
+IDLE = "idle"  # while no model of a group runs
 PARTS = (
     "input",
     "run",
     "output",
-)  # of a model's work: while its input is written, while it runs, while its output is read
+)  # phases of a model: while its input is written, while it runs, while its output is read
 HSE = "frequency of the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A model to be compiled for a target. The defaults are those of the command."""
+    """A model to be compiled for a target. The defaults are also those of the command."""
 
     SUFFIXES: ClassVar = (".c", ".h", "_arena.h", "_weights.S", "_weights.bin", "_weights.c", "_memory.ld", "_check.ld",
                           "_clock.h", "_report.json")  # fmt: skip
 
     source: Path
-    name: str  # a C identifier, the prefix of all that is generated
-    target: str  # a known target, or the path of a YAML file
+    name: str  # a C identifier, the prefix of all generated names and files
+    target: str  # the name of a target, or the path of a YAML file
     objective: str = option("latency", words("ram", "latency", "energy"), "the quantity to minimise; default: latency")
     tile: str | None = option(
         None,
@@ -167,7 +165,7 @@ class ModelRequest:
     cmsis_nn: Path | None = option(
         None, FILE, "the folder of your copy of CMSIS-NN, which is not part of edgebuild", metavar="DIR"
     )
-    choices: tuple[str, ...] = ()  # LAYER=VARIANT, as `edgebuild tune` found them
+    choices: tuple[str, ...] = ()  # LAYER=VARIANT, from `edgebuild tune`
     hse: int | None = option(None, HZ, HSE)
     shape: tuple[tuple[str, tuple[int, ...]], ...] = option(
         (), SHAPES, "shapes of inputs that the model leaves open, separated by blanks"
@@ -183,7 +181,7 @@ class ModelRequest:
 
     @property
     def idle(self) -> tuple[str, ...]:
-        """Say of every option that changes nothing which other one it needs."""
+        """Messages on options that have no effect, each with the option that it depends on."""
         needs = {
             "--objective energy": (self.objective == "energy", ("qos", "calibration", "hse")),
             "--map": (self.map != "off", ("limit",)),
@@ -209,18 +207,18 @@ class ModelRequest:
 
     @property
     def budgets_ms(self) -> tuple[float, ...]:
-        """The times for one inference."""
+        """The time limits for one inference, in milliseconds."""
         return self.qos if isinstance(self.qos, tuple) else () if self.qos is None else (self.qos,)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read besides the target's."""
+        """The files that are read, without the target's."""
         return (self.source, *(f for f in (self.calibration, self.cluster) if f))
 
 
 @dataclass(frozen=True)
 class GroupRequest:
-    """Models whose arenas are one, with buffers of the application in it. Options of models are those of each."""
+    """Models that share one arena, with buffers of the application in it. Options of models apply to each model."""
 
     SUFFIXES: ClassVar = (".h", "_arena.c", "_memory.ld", "_check.ld", "_report.json")
     EACH: ClassVar = (ModelRequest, ("arena", "cluster", "device", "input_at", "output_at"))
@@ -238,17 +236,17 @@ class GroupRequest:
         BUFFERS,
         "the application's buffers, as audio=4K,alive=kws.input+vww,memory=RAM,align=32, separated by blanks",
     )
-    file: Path | None = None  # that describes it
+    file: Path | None = None  # the YAML file that describes the group
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The files that it becomes, those of its models among them."""
+        """Names of the generated files, with those of the models."""
         return group_outputs(self.name, [m.name for m in self.models])
 
 
 @dataclass(frozen=True)
 class DriverRequest:
-    """Sources to be made into a driver."""
+    """The sources of a driver to be compiled for a target."""
 
     SUFFIXES: ClassVar = (
         ".c", "_hal.h", "_regs.h", "_systemc.h", "_mock.h", "_tlm.h", "_io.hpp", "_io.rs", ".svd", ".rdl",
@@ -288,7 +286,7 @@ class DriverRequest:
 
 @dataclass(frozen=True)
 class ClockRequest:
-    """The clock configurations of a target, Hz. The name is that of the build's folder; products have fixed names."""
+    """The clock configurations of a target, in Hz. `name`: the folder in the build; products have fixed names."""
 
     SUFFIXES: ClassVar = ()
 
@@ -318,7 +316,7 @@ KINDS: Mapping[str, type[Request]] = {
 CLOCK_OUTPUTS = ("clock_config.c", "clock_config.h")
 
 
-# Headers of C11 (ISO/IEC 9899:2011, 7.1.2), and what those of glibc, newlib, picolibc and compilers include by name.
+# Headers of C11 (ISO/IEC 9899:2011, 7.1.2), and headers that those of glibc, newlib, picolibc and compilers include.
 C_HEADERS = frozenset(
     re.findall(
         r"\w+",
@@ -329,22 +327,22 @@ C_HEADERS = frozenset(
 )
 
 
-READING = ("shape", "bind", "outputs")  # options of how a model's file is read
+READING = ("shape", "bind", "outputs")  # options for the import of a model's file
 
 
 def model_outputs(name: str) -> tuple[str, ...]:
-    """The files that a model of this name becomes, whatever it holds: an unused one is there and empty."""
+    """Names of a model's generated files. They do not depend on the model: unused ones are empty."""
     return tuple(name + suffix for suffix in ModelRequest.SUFFIXES)
 
 
 def group_outputs(name: str, models: Iterable[str]) -> tuple[str, ...]:
-    """The files that a group of this name with these models becomes, the models' own among them."""
+    """Names of a group's generated files, with those of the models."""
     each = (model + suffix for model in models for suffix in (*ModelRequest.SUFFIXES, PLACE))
     return (*(name + suffix for suffix in GroupRequest.SUFFIXES), *each)
 
 
 def driver_outputs(name: str, cpp: bool = False) -> tuple[str, ...]:
-    """The files that a driver of this name becomes. `cpp`: its sources are C++."""
+    """Names of a driver's generated files. `cpp`: its sources are C++."""
     return tuple(name + (".cpp" if cpp and suffix == ".c" else suffix) for suffix in DriverRequest.SUFFIXES)
 
 
@@ -370,7 +368,7 @@ def model_request(source: Path, name: str, target: str, options: Mapping[str, Va
 
 
 def group_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> GroupRequest:
-    """A group of models that are named after their files; options of models go to each. See `grouped`."""
+    """The request for a group of models, named after their files; options of models go to each. See `grouped`."""
     of_models = options_of(ModelRequest)
     own = {o: value for o, value in options.items() if o not in of_models or o in GroupRequest.EACH[1]}
     each = {o: value for o, value in options.items() if o not in own}
@@ -379,7 +377,7 @@ def group_request(sources: tuple[Path, ...], name: str, target: str, options: Ma
 
 
 def grouped(group: GroupRequest) -> GroupRequest:
-    """The group with models that leave their arenas to it. Raises EdgebuildError for names that are taken."""
+    """The group, with models that use its shared arena. Raises EdgebuildError for names that collide."""
     _check_prefix(group.name)
     if not group.share:
         raise fail("option 'share' is missing", hints=["one of: exclusive, pipeline, concurrent"])
@@ -394,7 +392,7 @@ def grouped(group: GroupRequest) -> GroupRequest:
 
 
 def check_buffer(b: SharedBuffer, group: str, models: Sequence[str]) -> None:
-    """Raise EdgebuildError for a name that is taken, and for moments that are not those of the models."""
+    """Raise EdgebuildError if the buffer's name collides, or `alive` names no phase of the models."""
     _check_name(b.name, "it becomes part of a function")
     function = f"{group}_{b.name}".upper()
     ours = tuple(f"{n}_".upper() for n in (f"{group}_arena", *models))
@@ -407,7 +405,7 @@ def check_buffer(b: SharedBuffer, group: str, models: Sequence[str]) -> None:
 
 
 def driver_request(sources: tuple[Path, ...], name: str, target: str, options: Mapping[str, Value]) -> DriverRequest:
-    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    """Check the options and turn them into a request. Raises EdgebuildError for a wrong name, path or option."""
     _check_name(name, "it becomes the prefix of the products' files")
     for source in map(str, sources):
         if visible(source) != source or '"' in source or "\\" in source:
@@ -419,14 +417,14 @@ def driver_request(sources: tuple[Path, ...], name: str, target: str, options: M
 
 
 def clock_request(name: str, target: str, options: Mapping[str, Value]) -> ClockRequest:
-    """Check the options and turn them into a request. Raises EdgebuildError for what is not known."""
+    """Check the options and turn them into a request. Raises EdgebuildError for a wrong name or option."""
     _check_name(name, "it becomes the name of a folder")
     return ClockRequest(name, target, **checked(ClockRequest, options))
 
 
 def _check_prefix(name: str) -> None:
     _check_name(name, "it becomes the prefix of functions and files")
-    if name.lower() in C_HEADERS:  # in lower case: some file systems know no other
+    if name.lower() in C_HEADERS:  # some file systems ignore case
         raise fail(f"name: {name}.h would hide the C library's <{name.lower()}.h>", hints=["choose another name"])
 
 
@@ -437,14 +435,14 @@ def _check_name(name: str, why: str) -> None:
 
 @dataclass(frozen=True)
 class RequestFile:
-    """A request as it was read, and the folder that its products go to."""
+    """A request that was read from a file, and the folder for its products."""
 
     request: Request
     output: Path
 
 
 def read_request(path: Path) -> RequestFile:
-    """Read and check a request file. Raises EdgebuildError that names the file."""
+    """Read and check a request file. Raises EdgebuildError with the file's name."""
     data = read_json(path, "not a request", "cannot read the request")
     return checked_request(data, str(path), os.path.dirname(os.path.abspath(path)))
 
@@ -455,11 +453,11 @@ def requests_in(file: Path) -> list[Path]:
 
 
 def checked_request(data: Any, file: str, folder: str) -> RequestFile:
-    """The request that JSON from `file` holds, whose paths are relative to `folder`. Raises EdgebuildError."""
+    """The request in the JSON `data` of `file`, whose paths are relative to `folder`. Raises EdgebuildError."""
     _check_shape(data, file)
 
     def place(relative: str) -> str:
-        # By text, not by asking the file system: the writer made it relative by text, and a link may lie in between.
+        # Joined textually, without resolving links: the writer made it relative in the same way.
         return os.path.normpath(os.path.join(folder, relative))
 
     name, target = data["name"], data["target"]
@@ -531,7 +529,7 @@ def read_group(file: Path, name: str, target: str) -> GroupRequest:
           audio: {bytes: 8K, alive: [kws.input]}
           log: {bytes: 512, memory: RAM, align: 32}
 
-    Besides `file`, a model has its options as request files write them. Paths are relative to the file.
+    A model has `file` and its options, as in request files. Paths are relative to the file.
     """
     node = compose(file)
     if node is None:
@@ -573,7 +571,7 @@ def _buffer(name: str, node: Node, group: str, models: list[str]) -> SharedBuffe
 
 
 def _word(node: Node) -> str:
-    """A word as it stands; the words of a list with + between them."""
+    """The text of a scalar; the items of a list, joined by +."""
     if isinstance(node.value, str):
         return node.value
     from yaml.nodes import SequenceNode  # late: most commands read no YAML
@@ -584,7 +582,7 @@ def _word(node: Node) -> str:
 
 
 def _located(node: Node, read: Callable[[], T]) -> T:
-    """Call `read`; its errors are those of the node."""
+    """Call `read`; errors that it raises get the position of the node."""
     try:
         return read()
     except EdgebuildError as error:

@@ -1,1 +1,1 @@
-"""Clock trees, legal configurations, their currents, and the C that switches between them."""
+"""Clock trees, their legal configurations and currents, and the C code that switches between configurations."""

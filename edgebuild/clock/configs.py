@@ -1,10 +1,10 @@
-"""Legal clock configurations of a clock tree, why a wanted one is not among them, and what they cost.
+"""Legal clock configurations of a clock tree, reasons why a requested one is illegal, and their costs.
 
-Of all PLL settings that give the same SYSCLK the one with the lowest VCO is taken, since current and lock time rise
-with it. Of these it is the one whose reference comes nearest to the preferred one.
+Among the PLL settings with equal SYSCLK the one with the lowest VCO is chosen, since current and lock time rise with
+it. Among these, the one whose reference is nearest to the preferred one.
 
 Costs of running, switching and idling are modelled from the currents of the datasheet; nothing here is measured.
-Currents between the points of a table follow the slope of their own voltage scale. A scale with one point takes the
+Currents between the points of a table follow the slope of their own voltage scale. A scale with one point has the
 slope of the scale below, times the ratio of the core voltages: dynamic current is proportional to V and f. Units: mW,
 microseconds, microjoules (mW * us / 1000 = uJ)."""
 
@@ -33,11 +33,11 @@ Switches = Mapping[tuple[str, str], SwitchCost]
 
 @dataclass(frozen=True)
 class IdleMode:
-    """How the time until the deadline is spent, and the next inference begun.
+    """A mode of the chip between the end of an inference and the next deadline.
 
-    `energy_uj` and `min_time_us` are those of entering, waking and restoring the start's configuration, so the mode is
-    possible for an idle time s >= min_time_us and costs energy_uj + power_mw * (s - min_time_us) / 1000.
-    `returns`: the mode leaves the clock alone, so it is the start's configuration that has to be switched to first.
+    `energy_uj` and `min_time_us`: entering, waking, and restoring the configuration in which inferences start. So an
+    idle time s >= min_time_us costs energy_uj + power_mw * (s - min_time_us) / 1000.
+    `returns`: the mode does not change the clock, so the plan must switch to the start's configuration itself.
     """
 
     name: str
@@ -50,14 +50,14 @@ class IdleMode:
         return self.energy_uj + self.power_mw * (idle_us - self.min_time_us) / 1000
 
 
-NEAR = 0.98  # a SYSCLK that no setting gives exactly is served by the next one below it, down to this share
+NEAR = 0.98  # a SYSCLK without an exact setting gets the next lower one, down to this share of it
 DIVIDERS = (1, 2, 4, 8, 16)
 USB_HZ = 48_000_000
 
 
 @dataclass(frozen=True)
 class PllSetting:
-    """The dividers and what they give, Hz."""
+    """The dividers of the PLL, with the resulting VCO and SYSCLK in Hz."""
 
     m: int
     n: int
@@ -78,22 +78,22 @@ class Config:
     overdrive: bool
     wait_states: (
         int | None
-    )  # enough for SYSCLK and the oscillator, so that the quick mux needs no change; None: unknown
+    )  # enough for SYSCLK and for the oscillator, so that the quick mux needs no change; None: unknown
 
     @property
     def name(self) -> str:
-        """`216MHZ`, or in kHz where that is no whole number; the C name is `EB_CLOCK_` and this."""
+        """`216MHZ`, or in kHz if that is no whole number. The C name is `EB_CLOCK_` with this behind it."""
         mhz, rest = divmod(self.sysclk_hz, 1_000_000)
         return f"{self.sysclk_hz // 1000}KHZ" if rest else f"{mhz}MHZ"
 
 
 @dataclass(frozen=True)
 class ClockPlan:
-    """All that a firmware may switch between. `configs[0]` is the oscillator `rest`, the others rise in SYSCLK.
+    """All configurations of a firmware. `configs[0]` runs from the oscillator `rest`, the others rise in SYSCLK.
 
-    `oscillator`: HSE, HSI or MSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is a ready clock that is fed in.
-    The bus dividers are the same for all of them: the largest that any needs. So no bus is over its limit at any
-    moment of a switch, and a peripheral's clock is a fixed fraction of SYSCLK.
+    `oscillator`: HSE, HSI or MSI, which feeds the PLL at `base_hz`. `bypass`: the HSE is an external clock signal.
+    The bus dividers are the same in all configurations: the largest that any needs. So no bus exceeds its limit during
+    a switch, and a peripheral's clock is a fixed fraction of SYSCLK.
     """
 
     tree: ClockTree
@@ -115,7 +115,7 @@ class ClockPlan:
 
     @property
     def feed(self) -> str:
-        """Where the clock of the PLL comes from, in words."""
+        """The source of the PLL's clock, for messages."""
         kind = "" if self.oscillator != "HSE" else ", fed in" if self.bypass else ", crystal"
         return f"{self.oscillator} {mhz(self.base_hz)}{kind}"
 
@@ -125,7 +125,7 @@ def mhz(hz: float) -> str:
 
 
 def parse_setting(text: str, option: str = "explain") -> tuple[int, ...]:
-    """M, N and P from `25,216,2`, and Q if it is there."""
+    """M, N, P and optionally Q from `25,216,2`. Raises EdgebuildError for anything else."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in ((3,) if option == "explain" else (3, 4)) or not all(
         re.fullmatch(r"\d{1,6}", p) for p in parts
@@ -135,7 +135,7 @@ def parse_setting(text: str, option: str = "explain") -> tuple[int, ...]:
 
 
 def check_hse(tree: ClockTree, hz: int) -> bool:
-    """Whether this HSE must be a ready clock (bypass). Raises EdgebuildError if it cannot be either."""
+    """Whether this HSE must be an external clock signal (bypass). Raises EdgebuildError if no crystal fits, either."""
     low, high = tree.hse.crystal_hz
     bypass = tree.hse.bypass_hz
     if low <= hz <= high:
@@ -150,9 +150,9 @@ def check_hse(tree: ClockTree, hz: int) -> bool:
 
 
 def divided(tree: ClockTree, text: str) -> tuple[ClockTree, tuple[int, int] | None]:
-    """The tree with the AHB's divider of AHB,APB1,APB2, and those of the two others; None where the text is empty.
+    """(tree with the AHB divider from AHB,APB1,APB2; dividers of APB1 and APB2, or None if the text is empty).
 
-    Raises EdgebuildError for dividers that no field of the chip has.
+    Raises EdgebuildError for dividers that the chip does not have.
     """
     if not text:
         return tree, None
@@ -212,7 +212,7 @@ def _sysclk_violation(tree: ClockTree, hz: float) -> str | None:
 
 
 def explain(tree: ClockTree, base_hz: int, m: int, n: int, p: int) -> str:
-    """One line: what the setting gives, or why it is illegal."""
+    """A line with the clocks of a setting, or the reason why it is illegal."""
     head = f"M={m} N={n} P={p} at {mhz(base_hz)}: "
     reason = violation(tree, base_hz, m, n, p)
     if reason:
@@ -240,7 +240,7 @@ def settings(tree: ClockTree, base_hz: int) -> Iterator[PllSetting]:
 
 
 def preferred(tree: ClockTree, base_hz: int, candidates: Iterable[PllSetting]) -> dict[int, PllSetting]:
-    """For every SYSCLK the setting with the least power and lock time, in rising order."""
+    """The setting with the least power and lock time for each SYSCLK, ascending."""
 
     def rank(s: PllSetting) -> tuple[float, float, int]:
         return s.vco_hz, abs(base_hz / s.m - tree.pll.reference_hz), s.m
@@ -253,7 +253,7 @@ def preferred(tree: ClockTree, base_hz: int, candidates: Iterable[PllSetting]) -
 
 
 def behind(tree: ClockTree, source: str) -> ClockTree:
-    """The tree with the PLL as it is behind this oscillator."""
+    """The tree with the limits of the PLL for this oscillator."""
     pll = tree.pll
     return replace(tree, pll=replace(pll, m=pll.hsi_m)) if source == "hsi" and pll.hsi_m else tree
 
@@ -267,12 +267,12 @@ def clock_plan(
     pll: str = "",
     dividers: str = "",
 ) -> ClockPlan:
-    """The configurations for this HSE (default: the tree's) at the SYSCLKs asked for (default: the tree's).
+    """The configurations for this HSE (default: the tree's) at the requested SYSCLKs (default: the tree's).
 
-    `source`: hse, hsi or msi, behind which the PLL runs. `usb`: every PLL setting has an output Q of 48 MHz.
-    `pll`: M,N,P or M,N,P,Q, which is the only setting of its SYSCLK, and where none are asked for the only one at all.
+    `source`: hse, hsi or msi, which feeds the PLL. `usb`: every PLL setting has an output Q of 48 MHz.
+    `pll`: M,N,P or M,N,P,Q, the only setting for its SYSCLK; without `offer_hz`, the only one of all.
     `dividers`: AHB,APB1,APB2 in place of the smallest that the limits of the buses allow.
-    Raises EdgebuildError for an impossible HSE, and for an asked-for SYSCLK or bus clock that cannot be made.
+    Raises EdgebuildError for an impossible HSE, and for a requested SYSCLK or bus clock that is impossible.
     """
     base, bypass = base_of(tree, hse_hz, source)
     tree, apbs = divided(behind(tree, source), dividers)
@@ -282,7 +282,7 @@ def clock_plan(
             raise tree.unknown("the PLL's output Q is", "48 MHz for USB cannot be promised")
         legal = (s for s in legal if base * s.n == USB_HZ * s.q * s.m)
     best = preferred(tree, base, legal)
-    if tree.pll.bypass and best and not usb:  # the PLL runs all the same, at its slowest
+    if tree.pll.bypass and best and not usb:  # the PLL still runs, at its slowest setting
         best[base] = replace(next(iter(best.values())), sysclk_hz=base, bypass=True)
     if pll:
         fixed = _fixed(tree, base, parse_setting(pll, "pll"))
@@ -312,7 +312,7 @@ def clock_plan(
 
 
 def _fixed(tree: ClockTree, base: int, numbers: tuple[int, ...]) -> PllSetting:
-    """The setting of an option. Raises EdgebuildError where it is not legal."""
+    """The PLL setting of the option `pll`. Raises EdgebuildError if it is illegal."""
     m, n, p, *q = numbers
     reason = violation(tree, base, m, n, p)
     if not reason and q and q[0] not in (tree.pll.q or ()):
@@ -324,7 +324,7 @@ def _fixed(tree: ClockTree, base: int, numbers: tuple[int, ...]) -> PllSetting:
 
 
 def base_of(tree: ClockTree, hse_hz: int | None, source: str) -> tuple[int, bool]:
-    """The clock in front of the PLL, Hz, and whether it is fed in. Raises EdgebuildError where it is not possible."""
+    """(the PLL's input clock in Hz, whether it is an external signal). Raises EdgebuildError if it is impossible."""
     if source == "hse":
         hz = tree.hse.default_hz if hse_hz is None else hse_hz
         return hz, check_hse(tree, hz)
@@ -351,14 +351,14 @@ def _setting(tree: ClockTree, base: int, m: int, n: int, p: int) -> PllSetting:
 
 
 def ahb(tree: ClockTree) -> int:
-    """HCLK is SYSCLK over this."""
+    """The divider of the AHB: HCLK is SYSCLK / this."""
     return tree.buses.ahb if tree.buses else 1
 
 
 def _supply(tree: ClockTree, sysclk_hz: float, base_hz: float) -> tuple[Scale, bool]:
-    """The lowest voltage that feeds this clock, without over-drive if that is possible.
+    """(lowest voltage scale for this clock, whether it needs over-drive).
 
-    It must also feed the oscillators, unless it waits for the PLL.
+    It must also suffice for the oscillators, unless the scale only holds while the PLL is on (`with_pll`).
     """
     scales = tree.regulator.scales
     hz = sysclk_hz if tree.regulator.with_pll else max(sysclk_hz, base_hz, min(tree.hsi_hz or 0, scales[-1].max_hz))
@@ -371,15 +371,15 @@ def _supply(tree: ClockTree, sysclk_hz: float, base_hz: float) -> tuple[Scale, b
 
 
 def _config(tree: ClockTree, base: int, pll: PllSetting | None) -> Config:
-    """The configuration of a setting."""
+    """The configuration with a PLL setting, or with the PLL off (None)."""
     sysclk = pll.sysclk_hz if pll else base
     scale, overdrive = _supply(tree, sysclk, base)
-    fastest = max(sysclk, base, tree.hsi_hz or 0)  # that runs with these: after Stop mode it may be the HSI
+    fastest = max(sysclk, base, tree.hsi_hz or 0)  # any may be SYSCLK with these wait states: after Stop, the HSI
     return Config(sysclk, pll, scale, overdrive, wait_states(tree, scale, fastest / ahb(tree)))
 
 
 def wait_states(tree: ClockTree, scale: Scale, hclk_hz: float) -> int | None:
-    """The fewest wait states for this HCLK; None where the tree does not know."""
+    """The fewest wait states for this HCLK; None if the tree does not state them."""
     if tree.flash is None:
         return None
     table = tree.flash.max_hz[scale.flash]
@@ -414,15 +414,15 @@ def _bus_dividers(tree: ClockTree, configs: tuple[Config, ...]) -> tuple[int | N
     return smallest(buses.apb1_hz, buses.overdrive_apb1_hz), smallest(buses.apb2_hz, buses.overdrive_apb2_hz)
 
 
-# Cycles of the emitted code besides its waits, at the clock of the HSE: of a whole switch, and of one quick mux.
-# Counted are instructions, in a simulator (tests/clocks/test_clock_sequences.py); two cycles for each are assumed.
+# Cycles of the emitted code without its waits, at the clock of the HSE: of a whole switch, and of one quick mux.
+# Instructions were counted in a simulator (tests/clocks/test_clock_sequences.py); two cycles for each are assumed.
 SWITCH_CYCLES = 620
 MUX_CYCLES = 104
 
 
 @dataclass(frozen=True)
 class PowerModel:
-    """Costs of one plan with the code in one placement (`flash`, `itcm`, ... as the tree names them)."""
+    """Costs of one plan with the code in one placement (`flash`, `itcm`, ... as named in the tree)."""
 
     plan: ClockPlan
     placement: str
@@ -441,22 +441,22 @@ class PowerModel:
         return require_power(self.plan.tree)
 
     def run_mw(self, config: Config) -> float:
-        """Supply power while code runs in this configuration."""
+        """Supply power in mW while code runs in this configuration."""
         table = _rows(self._power.run_ma[self.placement], config.scale)
         return self._power.vdd_v * _current(self.plan.tree, table, config.sysclk_hz, config.scale)
 
     def sleep_mw(self, config: Config) -> float:
-        """Supply power in Sleep mode with the clocks of this configuration left running."""
+        """Supply power in mW in Sleep mode, with the clocks of this configuration running."""
         table = self._power.sleep_ma
         if table is None:
             raise self.plan.tree.unknown("currents in Sleep mode are", "there is no energy model of it")
         return self._power.vdd_v * _current(self.plan.tree, table, config.sysclk_hz, config.scale)
 
     def lfo_mw(self, config: Config) -> float:
-        """Power while SYSCLK is the HSE by the quick mux and the PLL, the scale and over-drive of `config` stay on.
+        """Power in mW while SYSCLK is the HSE by the quick mux, and PLL, scale and over-drive of `config` stay on.
 
-        No sheet has this state. Where it was not measured, assumed: the current at the HSE's frequency at the lowest
-        scale, scaled with the core voltage, and the PLL's own current.
+        No datasheet has this state. If it was not measured, it is assumed to be the current at the HSE's frequency and
+        the lowest scale, scaled with the core voltage, plus the PLL's own current.
         """
         if self._power.lfo_ma:
             return self._power.vdd_v * _between(self._power.lfo_ma, config.sysclk_hz)
@@ -469,11 +469,11 @@ class PowerModel:
             return 0.0
         spread = vco_range(self.plan.tree, self.plan.base_hz, config.pll).current_ma
         if spread is None:
-            return 1.0  # no figure for this chip; 0.45 to 1.6 mA on those where there is one
+            return 1.0  # no figure for this chip; other chips: 0.45 to 1.6 mA
         return _between({f: (a + b) / 2 for f, (a, b) in spread.items()}, config.pll.vco_hz)
 
     def lock_us(self, config: Config) -> float:
-        """The longest lock time of the PLL at this setting; 0 with the PLL off."""
+        """The longest lock time of the PLL at this setting in microseconds; 0 with the PLL off."""
         if config.pll is None:
             return 0.0
         lock = vco_range(self.plan.tree, self.plan.base_hz, config.pll).lock_us
@@ -482,7 +482,7 @@ class PowerModel:
         return _between({f: most for f, (_, most) in lock.items()}, config.pll.vco_hz)
 
     def switch(self, start: Config, end: Config) -> SwitchCost:
-        """`eb_clock_switch` between two configurations; the longest times of the sheet, so that a deadline holds."""
+        """Cost of `eb_clock_switch`, with the longest times of the datasheet, so that deadlines hold."""
         if start == end:
             return FREE
         time = SWITCH_CYCLES / self.plan.base_hz * 1e6 + self.lock_us(end)
@@ -491,11 +491,11 @@ class PowerModel:
         return self._at_hse(time)
 
     def mux(self) -> SwitchCost:
-        """One quick change between PLL and HSE, with the PLL left running."""
+        """Cost of one quick change between PLL and HSE, with the PLL left running."""
         return self._at_hse(MUX_CYCLES / self.plan.base_hz * 1e6)
 
     def wake(self, end: Config, wake_us: float) -> SwitchCost:
-        """From Stop back to `end`: the chip's own wake-up, the HSE's start, and the switch."""
+        """Cost of the way from Stop back to `end`: the chip's wake-up, the HSE's start, and the switch."""
         crystal = self.plan.oscillator == "HSE" and not self.plan.bypass
         start = float(self.plan.tree.hse.crystal_start_us) if crystal else 0.0
         relock = self.switch(self.plan.configs[0], end)
@@ -503,7 +503,7 @@ class PowerModel:
         return SwitchCost(first.time_us + relock.time_us, first.energy_uj + relock.energy_uj)
 
     def switches(self) -> Switches:
-        """All pairs of different configurations, by name."""
+        """Costs of switches between all pairs of different configurations, by name."""
         all_ = self.plan.configs
         return {(a.name, b.name): self.switch(a, b) for a in all_ for b in all_ if a != b}
 
@@ -511,7 +511,7 @@ class PowerModel:
         """Idle modes of a plan that begins in `start`, until its next deadline.
 
         busy: poll, clocks as they are; gated: Sleep, clocks as they are; sleep: Sleep on the HSE with the PLL off;
-        and the chip's Stop modes. Entering the last two from a faster configuration is priced at its worst.
+        and the chip's Stop modes. Entering `sleep` costs that from the worst configuration.
         """
         low = self.plan.configs[0]
         modes = [IdleMode("busy", self.run_mw(start), 0.0, 0.0, returns=True)]
@@ -531,7 +531,7 @@ class PowerModel:
 
 
 def require_power(tree: ClockTree) -> Power:
-    """The tree's currents. Raises EdgebuildError where there are none: no energy objective for this chip."""
+    """The tree's currents. Raises EdgebuildError if there are none: energy cannot be modelled for this chip."""
     if tree.power is None:
         raise tree.unknown("currents are", "energy cannot be modelled; choose another objective")
     return tree.power
@@ -542,14 +542,14 @@ def _rows(by_scale: Mapping[str, Mapping[int, float]], scale: Scale) -> Mapping[
 
 
 def _current(tree: ClockTree, table: Mapping[int, float], hz: int, scale: Scale) -> float:
-    """mA at this clock and scale from a table by frequency, in which each row ran at the lowest scale possible."""
+    """mA at this clock and scale, from a table by frequency whose rows were taken at the lowest possible scale."""
     scales = tree.regulator.scales
     place = scales.index(scale)
     floor = scales[place - 1].max_hz if place else 0
     top = scale.max_hz if scale is not scales[-1] else max(scale.max_hz, scale.max_hz_overdrive or 0)
     own = {f: ma for f, ma in table.items() if floor < f <= top} or dict(table)
     if len(own) > 1:
-        least = min(own)  # below it no less than in proportion to the clock: the sheets' whole mA make steep slopes
+        least = min(own)  # below it, at least proportional to the clock: rounded mA make slopes too steep
         return max(_between(own, hz), own[least] * min(hz / least, 1.0))
     (f, ma), *_ = own.items()
     if place == 0 or len(table) == 1:
@@ -564,7 +564,7 @@ def _current(tree: ClockTree, table: Mapping[int, float], hz: int, scale: Scale)
 
 
 def _between(table: Mapping[int, float], hz: float) -> float:
-    """Linear between the points, and beyond the outer ones along the last piece."""
+    """Linear interpolation; outside of the points, linear extrapolation of the outer pieces."""
     points = sorted(table.items())
     if len(points) == 1:
         return points[0][1]
@@ -580,7 +580,7 @@ HEADINGS = ("config", "SYSCLK", "from", "M", "N", "P", "Q", "VCO", "scale", "OD"
 
 
 def table(plan: ClockPlan, placement: str | None = None) -> str:
-    """Frequencies in MHz; currents are modelled from the datasheet's, with the code in its first placement."""
+    """The table as text: frequencies in MHz; modelled currents, by default with the code in the first placement."""
     tree = plan.tree
     model = PowerModel(plan, placement or next(iter(tree.power.run_ma))) if tree.power else None
     rows = [HEADINGS, *(_row(plan, c, model) for c in plan.configs)]

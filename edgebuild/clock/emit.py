@@ -1,4 +1,4 @@
-"""`clock_config.h` and `clock_config.c`: the configurations of a clock plan, and how to get from one to another."""
+"""`clock_config.h` and `clock_config.c`: the configurations of a clock plan, and the code to switch between them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def target_tree(target: Target) -> ClockTree:
 
 
 def requested_plan(request: ClockRequest) -> ClockPlan:
-    """The configurations that a request asks for. Raises EdgebuildError for what the chip cannot do."""
+    """The requested configurations. Raises EdgebuildError for one that the chip does not allow."""
     tree = target_tree(load_target(request.target))
     return clock_plan(tree, request.hse, request.sysclk, request.source, request.usb, request.pll, request.dividers)
 
 
 def clock_files(plan: ClockPlan) -> tuple[Artifact, Artifact]:
-    """The source and the header. Raises EdgebuildError where the tree lacks what they need."""
+    """The source and the header. Raises EdgebuildError if the tree lacks registers, wait states or bus limits."""
     registers = _require(plan)
     view = _view(plan) | _registers_view(plan, registers)
     source, header = (Artifact(name, render(f"{name}.j2", **view).encode()) for name in CLOCK_OUTPUTS)
@@ -93,7 +93,7 @@ def _view(plan: ClockPlan) -> dict[str, Any]:
 
 
 def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
-    """The registers with their fields, what each configuration writes there, and the steps of the sequences."""
+    """Template variables of the registers: their fields, the values of each configuration, and the sequences."""
     tree, regulator = plan.tree, plan.tree.regulator
     stepped, table = regulator.step_hz is not None and ahb(tree) == 1, _Table(plan, registers)
     first = (plan.configs[0].wait_states, wait_states(tree, regulator.scales[0], (tree.hsi_hz or 0) / ahb(tree)))
@@ -128,7 +128,7 @@ def _registers_view(plan: ClockPlan, registers: Registers) -> dict[str, Any]:
 
 
 def _most_wait_states(plan: ClockPlan) -> int:
-    """Wait states with which all clocks are safe, where the HSI needs some; else 0."""
+    """Wait states that are enough for all clocks, if the HSI needs any; else 0."""
     assert plan.tree.flash
     slowest = plan.tree.flash.max_hz[plan.tree.regulator.scales[0].flash]
     most = max(map(len, plan.tree.flash.max_hz.values())) - 1
@@ -136,7 +136,7 @@ def _most_wait_states(plan: ClockPlan) -> int:
 
 
 class _Table:
-    """Steps as lines of C. What differs between configurations becomes a column of their table."""
+    """Prints steps as lines of C. Values that differ between configurations become columns of their table."""
 
     def __init__(self, plan: ClockPlan, registers: Registers) -> None:
         self.registers, self.columns = registers, dict[str, list[int]]()
@@ -144,7 +144,7 @@ class _Table:
         self.rest_hz, self.mux = plan.rest[1], registers.mux.partition(".")[0]
 
     def lines(self, steps: tuple[str, ...]) -> list[str]:
-        """Statements of a function that is false where a wait is given up."""
+        """Statements of a C function that returns false if a wait times out."""
         code: list[str] = []
         for text in steps:
             if text == "flash" and not self.registers.latency:
@@ -152,7 +152,7 @@ class _Table:
             if text == "pll":
                 for register, fields in self.registers.pll_fields.items():
                     code += self.written(Step(register, dict(fields), waits=False), self.letters)
-            elif pause := pause_of(text):  # a read of a register takes a cycle at least
+            elif pause := pause_of(text):  # a read of a register takes at least one cycle
                 reads = pause * -(-self.rest_hz // 1_000_000)
                 code += [f"for (uint32_t i = 0; i < {reads}u; i++) {{", f"    (void){self.mux};", "}"]
             else:
@@ -160,7 +160,7 @@ class _Table:
         return code
 
     def written(self, step: Step, letters: Sequence[Mapping[str, float]]) -> list[str]:
-        """The statement of a step for these values of its letters."""
+        """The statement of a step, for each configuration's values of the letters in its formulas."""
         names = [f"{step.register}_{field}" for field in step.fields]
         if not names:
             return [f"(void){step.register};"]
@@ -196,8 +196,8 @@ class _Table:
 
 
 def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
-    """The letters of the formulas; without a PLL those of the first setting that has one."""
-    limits = plan.tree.pll  # the least setting fits into the fields, where the oscillator admits none
+    """Values of the letters in formulas. With the PLL off, they are those of the first setting that has a PLL."""
+    limits = plan.tree.pll  # without any setting, the least one, which fits into the fields
     least = PllSetting(limits.m[0], limits.n[0], limits.p[0], (limits.q or (0,))[0], 0, 0)
     pll = c.pll or next((each.pll for each in plan.configs if each.pll), least)
     numbers: dict[str, float] = {name: getattr(pll, name) for name in "mnpq"}
@@ -208,7 +208,7 @@ def _letters(plan: ClockPlan, c: Config) -> dict[str, float]:
 
 
 def _setting(plan: ClockPlan, table: _Table, row: int) -> str:
-    """The values of one row of the C table, in its order."""
+    """The values of one row of the C table, in the order of its columns."""
     c = plan.configs[row]
     words = [f"{c.sysclk_hz}u", "true" if c.pll else "false", *(f"{hex(v[row])}u" for v in table.columns.values())]
     words += ["true" if c.overdrive else "false"] * (plan.tree.overdrive is not None)
@@ -216,7 +216,7 @@ def _setting(plan: ClockPlan, table: _Table, row: int) -> str:
 
 
 def _divider_code(field: str, divider: int) -> int:
-    """HPRE has a bit more than PPRE1 and PPRE2; the highest bit means that there is a division at all."""
+    """The code of a divider. HPRE has one bit more than PPRE1 and PPRE2; the highest bit enables the division."""
     place = DIVIDERS.index(divider)
     return 0 if place == 0 else (8 if field == "hpre" else 4) + place - 1
 

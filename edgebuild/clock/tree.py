@@ -1,7 +1,7 @@
-"""Clock trees as data: what a chip's oscillators, PLL, regulator, flash and buses may do, and what running costs.
+"""Clock trees as data: limits of a chip's oscillators, PLL, regulator, flash and buses, and its supply currents.
 
-The facts stand in `hal/clocks/NAME.yaml`; a target names its tree with `clocks: NAME`. Every block says where its
-numbers come from (`source:`); what no source says is `unknown`, and whoever needs it is refused with that reason.
+The facts are in `hal/clocks/NAME.yaml`; a target names its tree with `clocks: NAME`. Every block names the document of
+its numbers (`source:`). A fact that no document states is `unknown`: commands that need it fail with that reason.
 Units: Hz, microseconds, mA, volts.
 """
 
@@ -23,19 +23,19 @@ LETTERS = (*"mnpq", *CODES, "hse", "hsi", "msi", "vos", "boost", "bypass", "base
 
 @dataclass(frozen=True)
 class Hse:
-    """The external clock: a crystal, or a ready clock fed in (bypass)."""
+    """The external clock: a crystal, or a clock signal (bypass)."""
 
     crystal_hz: Span
     bypass_hz: Span | None
     default_hz: int
     default_bypass: bool
     source: str
-    crystal_start_us: int = 2000  # typical, in all the sheets read
+    crystal_start_us: int = 2000  # typical, in all datasheets that were read
 
 
 @dataclass(frozen=True)
 class VcoRange:
-    """One range of the PLL's oscillator. The times and currents are given at VCO frequencies, least and most."""
+    """One range of the PLL's oscillator. Lock times and currents: (least, most) by VCO frequency."""
 
     in_hz: Span
     out_hz: Span
@@ -48,9 +48,9 @@ class VcoRange:
 class Pll:
     """reference = oscillator / M; VCO = reference * N; SYSCLK = VCO / P; the 48 MHz output = VCO / Q.
 
-    P is R in the manuals of newer families. `hsi_m`: M behind the HSI, where it is another. `codes`: of M, N, P or Q
-    the only possible values, with the numbers that stand for them, which are letters such as n_code. `bypass`: it can
-    let its oscillator through, which is then SYSCLK.
+    P is R in the manuals of newer families. `hsi_m`: range of M with the HSI, if different. `codes`: for M, N, P or Q,
+    the possible values and their register codes, which formulas use as letters such as n_code. `bypass`: the PLL can
+    pass its oscillator through as SYSCLK.
     """
 
     m: Span
@@ -58,7 +58,7 @@ class Pll:
     p: tuple[int, ...]
     q: tuple[int, ...] | None
     vco: tuple[VcoRange, ...]
-    reference_hz: int  # the reference to be preferred: the higher it is, the less jitter
+    reference_hz: int  # preferred reference: the higher, the less jitter
     out_hz: Span
     source: str
     hsi_m: Span | None = None
@@ -68,22 +68,22 @@ class Pll:
 
 @dataclass(frozen=True)
 class Scale:
-    """A setting of the core's regulator, with the highest HCLK it can feed, the latter also with over-drive."""
+    """A setting of the core's regulator, with the highest HCLK that it allows, also with over-drive."""
 
     name: str
-    vos: int | None  # what is written into the VOS field
+    vos: int | None  # value of the VOS field
     max_hz: int
     max_hz_overdrive: int | None
     core_v: float | None
-    flash: str  # the table of wait states that holds here
-    boost: bool = False  # the letter of the formulas, as for R1MODE
-    max_vco_hz: int | None = None  # of the PLL at this voltage
+    flash: str  # name of the table of wait states at this voltage
+    boost: bool = False  # value of the letter `boost` in formulas, as for R1MODE
+    max_vco_hz: int | None = None  # limit of the VCO at this voltage
 
 
 @dataclass(frozen=True)
 class Regulator:
-    """`scales` from the lowest voltage to the highest. `with_pll`: while the PLL is off the first one holds, whatever
-    VOS says. `step_hz`: to and from a faster SYSCLK the AHB runs at half of it for a microsecond."""
+    """`scales`: from the lowest voltage to the highest. `with_pll`: while the PLL is off, the chip uses the first scale
+    whatever VOS is. `step_hz`: switches to and from a faster SYSCLK need the AHB at half speed for a microsecond."""
 
     scales: tuple[Scale, ...]
     source: str
@@ -93,7 +93,7 @@ class Regulator:
 
 @dataclass(frozen=True)
 class Overdrive:
-    """More voltage for the highest clocks; the clock stands still while it is switched."""
+    """More voltage for the highest clocks; the clock stops while over-drive is switched."""
 
     enable_us: Spread
     disable_us: Spread
@@ -110,9 +110,9 @@ class Flash:
 
 @dataclass(frozen=True)
 class Buses:
-    """Highest clocks of the peripheral buses; `overdrive_*` hold while over-drive is on. HCLK is SYSCLK / `ahb`.
+    """Highest clocks of the peripheral buses; `overdrive_*`: with over-drive on. HCLK is SYSCLK / `ahb`.
 
-    `capped`: hardware keeps the limits by itself, so that a bus has SYSCLK or its limit, whichever is lower.
+    `capped`: hardware enforces the limits, so that a bus runs at SYSCLK or at its limit, whichever is lower.
     """
 
     apb1_hz: int
@@ -126,7 +126,7 @@ class Buses:
 
 @dataclass(frozen=True)
 class Wake:
-    """A stop mode: its current, and the time from the event to the first instruction (on HSI, PLL off)."""
+    """A Stop mode: its current, and the time from the event to the first instruction (on HSI, PLL off)."""
 
     ma: float
     wake_us: float
@@ -134,24 +134,24 @@ class Wake:
 
 @dataclass(frozen=True)
 class Power:
-    """Supply currents, typical, 25 C, peripherals off. `run_ma[placement][scale][hz]`; scale `any` where the
-    sheet has one row per frequency and the scale follows from it."""
+    """Supply currents, typical, 25 C, peripherals off. `run_ma[placement][scale][hz]`; the scale is `any` if the
+    datasheet has one row per frequency, from which the scale follows."""
 
-    of: str  # the device that the sheet is of; another than the tree's is a stand-in
+    of: str  # the device of the datasheet; a stand-in if it is not the tree's
     vdd_v: float
     run_ma: Mapping[str, Mapping[str, Mapping[int, float]]]
     sleep_ma: Mapping[int, float] | None
     stop: Mapping[str, Wake] | None
     source: str
-    lfo_ma: Mapping[int, float] | None = None  # on the HSE by the quick mux, by the PLL's SYSCLK; in no sheet
+    lfo_ma: Mapping[int, float] | None = None  # on the HSE by the quick mux, by the PLL's SYSCLK; in no datasheet
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long code takes, in cycles of HCLK; assumed where no sheet says, and then to be calibrated.
+    """Execution time of code in cycles of HCLK; assumed if no datasheet states it, and then to be calibrated.
 
-    A line that is not in the cache costs `flash_line_cycles` and the wait states from flash, `sram_line_cycles` from
-    RAM behind the bus, and nothing from tightly coupled memory.
+    A cache miss costs `flash_line_cycles` plus the wait states from flash, `sram_line_cycles` from RAM on the bus, and
+    nothing from tightly coupled memory.
     """
 
     cycles_per_instruction: float
@@ -172,7 +172,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Gpio:
-    """Ports of pins: port A at `base`, the next `stride` further; bit n of the register at `enable` clocks port n."""
+    """GPIO ports: port A at `base`, the next one `stride` bytes further. Bit n at `enable` clocks port n."""
 
     base: int
     stride: int
@@ -181,7 +181,7 @@ class Gpio:
 
 @dataclass(frozen=True)
 class Step:
-    """One access of a register: fields to write or to wait for, as formulas; neither: it is read."""
+    """One access of a register: fields to write, or to wait for, as formulas. Without fields it is a read."""
 
     register: str
     fields: Mapping[str, str]
@@ -189,7 +189,10 @@ class Step:
 
     @classmethod
     def parse(cls, text: str) -> Step:
-        """A step from `RCC_CR.PLLON = 1`, `wait RCC_CR.PLLRDY = 1`, `REG.A = m, B = n - 1` or `read REG`."""
+        """A step from `RCC_CR.PLLON = 1`, `wait RCC_CR.PLLRDY = 1`, `REG.A = m, B = n - 1` or `read REG`.
+
+        Raises ValueError for anything else.
+        """
         *verb, place = text.split(maxsplit=1) if text.startswith(("wait ", "read ")) else (text,)
         register, dot, rest = place.strip().partition(".")
         pairs: list[str] = []
@@ -211,19 +214,18 @@ def pause_of(step: str) -> int:
 
 @dataclass(frozen=True)
 class Registers:
-    """Registers that the emitted C writes to, and in which order.
+    """Registers that the emitted C writes to, and the sequences of accesses.
 
-    `select`: what the field `mux` is for hsi, hse, msi and pll; `shown` is the same, or with `one_hot` a bit for each.
-    `pll`: what the fields of the PLL are, as formulas; those without a register are of RCC_PLLCFGR. The letters: m, n,
-    p, q and their codes (`Pll`), vos, boost, bypass; hse, hsi, msi, which are 1 where the PLL runs from there; base_mhz
-    and in_mhz, the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
-    `rest`: hsi, where SYSCLK cannot come from the oscillator of the PLL; `start` then starts that one, too.
+    `select`: values of the field `mux` for hsi, hse, msi and pll. `shown`: the status field with the same values, or
+    with `one_hot` a bit for each. `pll`: formulas of the PLL's fields; without a register they are in RCC_PLLCFGR. The
+    letters: m, n, p, q and their codes (`Pll`), vos, boost, bypass; hse, hsi, msi: 1 for the oscillator of the PLL;
+    base_mhz, in_mhz: the oscillator and the reference. `accelerator`: fields of FLASH_ACR that are set once, for speed.
+    `rest`: hsi, if SYSCLK cannot come from the oscillator of the PLL; `start` then starts that oscillator, too.
     `dividers`: the fields of the bus dividers, as codes of hpre, ppre1 and ppre2, and of one behind the HSI.
 
-    The sequences are of steps: `prepare` once, before all else; `stop` with SYSCLK from an oscillator; `voltage` then,
-    where each voltage feeds the oscillators; `start`, in which `pll` writes the fields, `flash` the wait states and
-    `overdrive` is the over-drive; `pause N` waits N microseconds. `oscillators`: how one is started, where it is not by
-    RCC_CR.
+    The sequences consist of steps. `prepare` runs once, before all else. `stop` runs with SYSCLK from an oscillator,
+    then `voltage`, then `start`. There `pll` writes the PLL's fields, `flash` the wait states, `overdrive` switches the
+    over-drive, and `pause N` waits N microseconds. `oscillators`: steps that start an oscillator outside of RCC_CR.
     """
 
     select: Mapping[str, int]
@@ -281,7 +283,7 @@ class Registers:
 
 @dataclass(frozen=True)
 class ClockTree:
-    """One chip. `offer_hz`: the SYSCLKs of the products, unless the user names others."""
+    """The clock tree of one chip. `offer_hz`: the default SYSCLKs of generated code."""
 
     device: str
     description: str
@@ -296,22 +298,22 @@ class ClockTree:
     timing: Timing | None
     registers: Registers | None
     offer_hz: tuple[int, ...]
-    msi_hz: int | None = None  # of the internal oscillator with ranges, in that range which is used
+    msi_hz: int | None = None  # the multi-range internal oscillator, in the range that is used
 
     def unknown(self, what: str, needed_for: str) -> EdgebuildError:
-        """The refusal of what this tree has no facts for, to be raised."""
+        """The error for a fact that this tree does not state, to be raised by the caller."""
         hint = "add the facts, with their source, to its clock tree"
         return fail(f"{self.device}: {what} unknown, so {needed_for}", hints=[hint])
 
 
 def clock_names() -> list[str]:
-    """The clock trees that ship, sorted."""
+    """Names of the clock trees that ship with edgebuild, sorted."""
     trees = [(f.stem, parts_of(map_of(f))) for f in (hal_dir() / "clocks").glob("*.yaml")]
     return sorted(name for stem, parts in trees for name in parts or [stem])
 
 
 def load_clock_tree(name_or_path: str) -> ClockTree:
-    """Read a tree by its name, or from a file (anything with a slash or ending in .yaml)."""
+    """Read a tree by its name, or from a file (with a slash, or ending in .yaml). Raises EdgebuildError."""
     file = clock_tree_file(name_or_path)
     if file is None:
         shipped = clock_names()
@@ -327,7 +329,7 @@ def load_clock_tree(name_or_path: str) -> ClockTree:
 
 
 def _check(tree: ClockTree, file: str) -> None:
-    """Check what types cannot express: references resolve, spans rise, scales are in order."""
+    """Raise EdgebuildError unless references resolve, spans rise, and scales are in order."""
     for what, span in (("hse.crystal_hz", tree.hse.crystal_hz), ("pll.m", tree.pll.m), ("pll.n", tree.pll.n)):
         if span[0] > span[1]:
             raise fail(f"{what}: {list(span)} runs downwards", file=file)
