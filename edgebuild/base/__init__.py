@@ -1,1 +1,1 @@
-"""The ground floor: diagnostics, files, targets, requests, the cache. Knows no networks and no drivers."""
+"""The ground floor: diagnostics, files, targets, requests, the cache. It does not depend on networks or drivers."""

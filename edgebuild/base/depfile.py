@@ -1,4 +1,4 @@
-"""Depfiles: what a product was made from, as one rule. GNU make and ninja read one form, CMake reads another."""
+"""Depfiles: the inputs of a product, as one rule. GNU make and ninja read one form, CMake reads another."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ WORDS = {"\n": "a line break", "\r": "a carriage return", "\t": "a tab", ";": "a
 
 
 def make_depfile(target: str, prerequisites: Sequence[str]) -> str:
-    """One rule for GNU make and ninja. Raises EdgebuildError for a path that make has no way to write.
+    """One rule for GNU make and ninja. Raises EdgebuildError for a path that make cannot express.
 
-    Make takes `NAME = VALUE` behind a colon for a variable, unless another word comes first.
+    Paths with `=` come last: make reads `NAME = VALUE` right after the colon as a variable.
     """
     for path in (target, *prerequisites):
         refuse(path, ("\n", ";", *(("\t",) if path == target else ())), "a depfile")
@@ -27,7 +27,7 @@ def make_depfile(target: str, prerequisites: Sequence[str]) -> str:
 
 
 def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | None:
-    """A warning where make takes the rule for an assignment, which ninja does not."""
+    """A warning if make, unlike ninja, reads the rule as an assignment."""
     if "=" in target or all("=" in path for path in prerequisites):
         text = "make takes a rule with '=' in its path for an assignment, so changes go unseen; ninja reads it"
         return Diagnostic(text, target, severity="warning", hints=("build in a folder without '=' in its path",))
@@ -35,16 +35,16 @@ def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | No
 
 
 def cmake_depfile(target: str, prerequisites: Sequence[str], products: Sequence[str] = ()) -> str:
-    """One rule for CMake, which writes it anew for make or ninja. Paths have no line breaks and tabs.
+    """One rule for CMake, which converts it for make or ninja. Paths must not have line breaks or tabs.
 
-    `products`: in one line behind the others.
+    `products`: further words, in one line at the end.
     """
     words = [*map(in_cmake, prerequisites), *([" ".join(map(in_cmake, products))] if products else [])]
     return rule(in_cmake(target), words)
 
 
 def unread_by_makefiles(paths: Iterable[str]) -> list[Diagnostic]:
-    """Warnings of paths that CMake writes into makefiles in a form that make reads as something else."""
+    """Warnings on paths that CMake writes into makefiles in a form that make misreads."""
     text = "CMake has no way to write this path into a makefile, so changes of the file go unseen"
     hints = ("rename the file or folder, or build with Ninja",)
     wrong = (p for p in paths if re.search(r"[;|:\\]|\(.*\)$", os.path.splitdrive(p)[1]))
@@ -52,7 +52,7 @@ def unread_by_makefiles(paths: Iterable[str]) -> list[Diagnostic]:
 
 
 def refuse(path: str, characters: Iterable[str], where: str) -> None:
-    """Raise EdgebuildError for a path with one of the characters."""
+    """Raise EdgebuildError if a path has one of the characters."""
     for c in characters:
         if c in path:
             raise fail(
@@ -61,10 +61,10 @@ def refuse(path: str, characters: Iterable[str], where: str) -> None:
 
 
 def _in_make(path: str) -> str:
-    r"""Backslashes escape what is special, and count double in front of it; elsewhere they are themselves.
+    r"""A path for a makefile: special characters are escaped by backslashes; backslashes before them are doubled.
 
-    A path with wildcards is escaped as `glob` asks for, which ninja does not undo: it runs the command once more each
-    time. With `[` alone that is only done where the pattern fits another file.
+    Wildcards are escaped as in `glob`. ninja does not undo that, and runs the command each time. So a path with `[`
+    alone is only escaped if the pattern matches another file.
     """
     fits = glob(path) if "[" in path else []
     if "*" in path or "?" in path or ("[" in path and "\\" in path) or fits not in ([], [path]):
@@ -74,5 +74,5 @@ def _in_make(path: str) -> str:
 
 
 def _no_home(path: str) -> str:
-    """The path without a `~` in front, which make takes for somebody's home."""
+    """The path without a leading `~`, which make would expand to a home folder."""
     return f"./{path}" if path.startswith("~") else path

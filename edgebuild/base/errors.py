@@ -1,6 +1,6 @@
-"""Diagnostics: what is wrong, where, and what would be right.
+"""Diagnostics: the error, its place, and a remedy.
 
-Every mistake in the user's input ends as one `Diagnostic`, printed the way compilers
+Every mistake in the user's input becomes a `Diagnostic`, printed as compilers
 print theirs, so that editors and build logs can follow it:
 
     kws.tflite: node 'conv_3' (CONV_2D): error: dilation 2 with stride 2
@@ -20,7 +20,7 @@ from .text import visible as visible
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding. `line` and `column` count from 1; 0 means unknown."""
+    """An error or a warning. `line` and `column` count from 1; 0 means unknown."""
 
     text: str
     file: str = ""
@@ -28,13 +28,13 @@ class Diagnostic:
     column: int = 0
     node: str = ""  # name of the op in the model file
     kind: str = ""  # its operator, in the file's own spelling
-    hints: tuple[str, ...] = ()  # what would be right, one line each
+    hints: tuple[str, ...] = ()  # remedies, one line each
     severity: str = "error"
-    others: int = 0  # further nodes of which the same is true
+    others: int = 0  # number of further nodes with the same error
 
     @property
     def places(self) -> list[str]:
-        """The file with its line, and the node: what stands in front of the text, as far as it is known."""
+        """The file with its line, and the node, as far as they are known: they are printed in front of the text."""
         where = visible(self.file)
         if self.line:
             where += f":{self.line}"
@@ -59,7 +59,7 @@ class EdgebuildError(Exception):
 
 
 class Refusal(EdgebuildError):
-    """An error whose words take long to find: they are looked for when they are wanted, for most are caught."""
+    """An error whose text is expensive to compute: it is computed on demand, since most are caught unread."""
 
     def __init__(self, words: Callable[[], EdgebuildError]) -> None:
         self._words = words
@@ -78,7 +78,7 @@ class MissingTool(EdgebuildError):
 
 
 def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str] = ()) -> EdgebuildError:
-    """Refusal by the operating system, as a diagnostic. `text`: what was to be done, such as "cannot write it"."""
+    """An error of the operating system, as a diagnostic. `text`: the failed action, such as "cannot write it"."""
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
     hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError | NotADirectoryError) else ())
@@ -87,7 +87,7 @@ def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str]
 
 
 def _near_files(path: str) -> list[str]:
-    """A hint for a file that is not there: one of nearly the same name beside it, or what is no folder or missing."""
+    """A hint for a missing file: a file of similar name beside it, or the part of its path that is no folder."""
     folder, name = os.path.split(path)
     try:
         there = os.listdir(folder or os.curdir)
@@ -101,7 +101,7 @@ def _near_files(path: str) -> list[str]:
     return [near.removeprefix("; ")] if near else []
 
 
-STRICT = "EDGEBUILD_STRICT"  # environment: what fails inside of edgebuild ends with its traceback, as tests want it
+STRICT = "EDGEBUILD_STRICT"  # environment variable: internal faults end with a traceback, as tests need it
 
 
 def is_strict() -> bool:
@@ -109,13 +109,13 @@ def is_strict() -> bool:
 
 
 def note_place(bug: Exception, file: str, node: str, kind: str) -> None:
-    """Note the node at which an exception of ours arose, for `fault`. The first note stays."""
+    """Attach the current node to an internal exception, for `fault`. Only the first call has an effect."""
     if not hasattr(bug, "place"):
         bug.place = file, node, kind  # type: ignore[attr-defined]
 
 
 def fault(bug: Exception) -> EdgebuildError:
-    """An exception that nobody foresaw, as a diagnostic: it names the node, as far as that is known, and our line."""
+    """An unexpected exception, as a diagnostic with the node, if known, and the line in edgebuild's code."""
     import traceback  # late: most runs have no fault
 
     file, node, kind = getattr(bug, "place", ("", "", ""))
@@ -129,21 +129,21 @@ def fault(bug: Exception) -> EdgebuildError:
 
 
 NO_MEMORY = "this machine has not enough memory for it"
-UNMAPPED = ("failed to map segment", "cannot allocate memory")  # what the loader says where memory is short
+UNMAPPED = ("failed to map segment", "cannot allocate memory")  # messages of the loader if memory is short
 
 
 def from_import(error: ImportError) -> EdgebuildError:
-    """A package that does not load, as a diagnostic: its libraries are mapped when they are first used."""
+    """A failed import, as a diagnostic. It may fail for lack of memory, since libraries are mapped at first use."""
     if any(words in str(error).lower() for words in UNMAPPED):
         return fail(NO_MEMORY, hints=[f"a library does not load: {error}"])
     return MissingTool(Diagnostic(f"a package does not load: {error}", hints=("install edgebuild again, with pip",)))
 
 
-MOST_GROUPS = 5  # of nodes, that are told one by one
+MOST_GROUPS = 5  # most diagnostics for many nodes
 
 
 def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
-    """One error for many nodes: a diagnostic for those of one operator and one remedy, and few diagnostics in all."""
+    """One error for many nodes: one diagnostic per operator and remedy, and at most `MOST_GROUPS` in all."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[Diagnostic]] = {}
     for p in problems:
         groups.setdefault((p.file, p.kind or p.node or p.text, p.hints), []).append(p)
@@ -158,7 +158,7 @@ def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
 
 
 def shortened(text: str) -> str:
-    """A text of at most 300 characters."""
+    """The text, cut to 300 characters."""
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
@@ -182,7 +182,7 @@ LONGEST = 240  # characters of a line that are shown
 def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
     """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1.
 
-    Of a line that is too long to be read, only what is around the mark.
+    A line of more than `LONGEST` characters is cut to those around the mark.
     """
     line = line.rstrip("\r\n")
     if len(line) > LONGEST:
@@ -193,11 +193,11 @@ def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
 
 
 def did_you_mean(word: str, candidates: Iterable[str], cutoff: float = 0.6) -> str:
-    """'; did you mean 'x'?' for the nearest candidate, or an empty string. Nearest is one with which the word begins.
+    """'; did you mean 'x'?' for the nearest candidate, or "". A candidate with which the word begins is the nearest.
 
-    `cutoff`: the least likeness, from 0 to 1.
+    `cutoff`: the least similarity, from 0 to 1.
     """
-    import difflib  # late: most runs find nothing wrong
+    import difflib  # late: most runs have no errors
 
     names, text = {name.casefold(): name for name in candidates}, word.casefold()
     begun = sorted((name for name in names if len(name) > 3 and text.startswith(name)), key=len, reverse=True)

@@ -1,7 +1,7 @@
-"""Files of the user: the one way in which they are read.
+"""Reading of the user's files: all modules use these functions.
 
-Only regular files are read, and only up to a size that no honest file of their kind has. A pipe would block, a device
-as /dev/zero would never end.
+Only regular files are read, up to a size that no legitimate file of their kind has. A pipe would block, and a device
+such as /dev/zero would never end.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 
 from .errors import EdgebuildError, fail, from_os
 
-MODEL = 512 << 20  # bytes of a model, and of all tensors beside it
-TEXT = 64 << 20  # of a source, a header, a register description, a table
-YAML, JSON = 1 << 20, 16 << 20  # whose values take a hundred or twenty times the bytes of their text
+MODEL = 512 << 20  # most bytes of a model, and of its external tensors
+TEXT = 64 << 20  # most bytes of a source, a header, a register description, a table
+YAML, JSON = 1 << 20, 16 << 20  # smaller: parsed values take a hundred times, or twenty times, the bytes of the text
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> bytes:
-    """The bytes of a file, at most so many. Raises EdgebuildError that begins with `text`."""
+    """The bytes of a file. Raises EdgebuildError that begins with `text`, also for more than `most` bytes."""
     try:
         check_file(path, text, most)
         with open(path, "rb", opener=_opened) as file:
-            _check_kind(os.fstat(file.fileno()), path, text, most)  # what is there now may be another file
+            _check_kind(os.fstat(file.fileno()), path, text, most)  # the file may have been replaced meanwhile
             data = file.read(most + 1)
     except OSError as error:
         raise from_os(error, text, str(path)) from None
@@ -37,7 +37,7 @@ def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT)
 
 
 def read_part(path: str | Path, text: str, offset: int, length: int) -> bytes:
-    """So many bytes of a file from a place on. Raises EdgebuildError that begins with `text`."""
+    """`length` bytes of a file, from byte `offset` on. Raises EdgebuildError that begins with `text`."""
     try:
         check_file(path, text)
         with open(path, "rb", opener=_opened) as file:
@@ -52,7 +52,7 @@ def read_part(path: str | Path, text: str, offset: int, length: int) -> bytes:
 
 
 def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> str:
-    r"""The text of a file in UTF-8, with `\n` at the end of lines. Raises EdgebuildError."""
+    r"""The text of a file in UTF-8, with line ends as `\n`. Raises EdgebuildError."""
     try:
         return read_bytes(path, text, most).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -60,9 +60,9 @@ def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) 
 
 
 def read_json(path: str | Path, wrong: str, text: str = "cannot read it") -> Any:
-    """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` where it is no JSON.
+    """The value of a JSON file. Raises EdgebuildError, which begins with `wrong` if it is no JSON.
 
-    NaN, infinity and numbers beyond all floats, which Python takes, are none of JSON's.
+    NaN, infinity and numbers beyond the range of floats, which Python's module accepts, are errors.
     """
     data = read_bytes(path, text, JSON)
     try:
@@ -78,15 +78,15 @@ def _finite(text: str) -> float:
 
 
 def check_file(path: str | Path, text: str = "cannot read it", most: int | None = None) -> None:
-    """Refuse what is no regular file, or has more bytes than `most`.
+    """Check that a path is a regular file or a folder, and has at most `most` bytes.
 
-    Raises EdgebuildError that begins with `text`, and OSError if there is nothing.
+    Raises EdgebuildError that begins with `text`, and OSError if the file is missing.
     """
     _check_kind(os.stat(path), path, text, most)
 
 
 def check_replaced(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Refuse outputs that are one of the inputs, by whatever name or link. Raises EdgebuildError."""
+    """Raise EdgebuildError if an output is the same file as an input, under any name or link."""
     read = {(s.st_dev, s.st_ino): str(path) for path in inputs if (s := _status(path)) is not None}
     for path in outputs:
         status = _status(path)
@@ -123,13 +123,13 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def cmsis_nn_sources(library: Path) -> list[Path]:
-    """The sources of CMSIS-NN that its int8 convolutions need, in the library's folder; sorted."""
+    """The sources in CMSIS-NN's folder that its int8 convolutions need, sorted."""
     groups = ("ConvolutionFunctions", "NNSupportFunctions", "TransposeFunctions")
     sources = [file for group in groups for file in (library / "Source" / group).glob("*.c")]
     return sorted(file for file in sources if not file.stem.endswith(("_f16", "_f32")))
 
 
 def hal_dir() -> Path:
-    """The folder with the C files, linker scripts and targets that ship."""
+    """The folder with the C files, linker scripts and targets that ship with edgebuild."""
     checkout = PACKAGE.parent / "hal"
     return checkout if (checkout / "targets").is_dir() else PACKAGE / "hal"

@@ -1,6 +1,6 @@
-"""Facts about memory levels: channels that copy between memories, and engines that compute beside the core.
+"""Facts about memory levels: DMA units that copy between memories, and engines that compute beside the core.
 
-All cycles that follow from these facts are modelled: they say how plans compare, not what silicon takes.
+All cycles that follow from these facts are modelled: they serve to compare plans, and do not predict silicon.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 LETTERS = ("K", "C", "OY", "OX", "FY", "FX")  # of a layer: channels out and in, rows and columns out, the window
 PATTERNS = ("conv2d", "depthwise", "dense", "add", "max_pool", "avg_pool")  # structs of hal/include/eb_engine.h
 REQUANTISE = ("shift", "multiply", "multiply-per-tensor")
-# Of a shift: cuts bits off, or rounds halves to even. Of a product: "even", once; "added", down after an addition.
+# Of a shift: cuts bits off, or rounds halves to even. Of a product: "even" rounds once, "added" adds and cuts bits off.
 ROUNDING = ("down", "even", "added")
-PADDING = ("value", "zero")  # that a window reads outside of the input: the job's number, or 0
+PADDING = ("value", "zero")  # what a window reads outside of the input: a number of the job, or 0
 ACCESS = ("cpu", "dma")
 CACHE_LINE = 32  # bytes: Cortex-M7 (Arm DDI 0489, chapter 5)
 
@@ -37,7 +37,7 @@ Source = Annotated[str, _source]
 
 @dataclass(frozen=True)
 class MemoryEnergy:
-    """Energy of a byte that is read, and of one that is written."""
+    """Energy of reading and of writing one byte."""
 
     read_pj: Picojoules
     write_pj: Picojoules
@@ -46,7 +46,7 @@ class MemoryEnergy:
 
 @dataclass(frozen=True)
 class CopyEnergy:
-    """Energy of a byte on its way through a DMA unit, without that of the two memories."""
+    """Energy of one byte in a DMA unit, without that of the two memories."""
 
     byte_pj: Picojoules
     source: Source
@@ -54,9 +54,9 @@ class CopyEnergy:
 
 @dataclass(frozen=True)
 class ComputeEnergy:
-    """Energy of a multiply-accumulate, with all that it reads of the first level; and what comes with time.
+    """Energy of a core or an engine: `mac_pj` per multiply-accumulate, with its reads of the first level.
 
-    Of a core or an engine: a cycle in which it computes, and one in which it waits, are each so much more.
+    Each cycle adds `busy_pj` if it computes, or `idle_pj` if it waits.
     """
 
     source: Source
@@ -66,7 +66,7 @@ class ComputeEnergy:
 
 
 def _port(node: Node) -> str:
-    """A file beside the target's, or one below the hal folder."""
+    """The path of a file beside the target's, or below the hal folder. Raises EdgebuildError if it is missing."""
     text, beside = read_text(node), Path(node.start_mark.name).parent
     if not text or (hal_dir() / text).is_file():
         return text
@@ -93,7 +93,7 @@ class Dma:
     align: Count = 1
     largest: Size = 0
     overlap: bool = True
-    port: Annotated[str, _port] = "src/dma_copy.c"  # beside the target's file or below the hal folder: eb_dma.h
+    port: Annotated[str, _port] = "src/dma_copy.c"  # implements eb_dma.h; beside the target's file or below hal
     energy: CopyEnergy | None = None
 
     def __post_init__(self) -> None:
@@ -126,20 +126,20 @@ def _array(node: Node) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Engine:
-    """An accelerator: an array of multipliers, scratchpads for activations and for weights (bytes), and its time.
+    """An accelerator: an array of multipliers, scratchpads for activations and for weights (bytes), and its cycles.
 
-    Without `memories` and their sizes it reaches operands where they lie, and is called in place of a kernel.
+    Without scratchpads it accesses operands in place, and is called instead of a kernel.
 
-    `array` says how many of an axis are computed at once, `largest` how long axes of a layer may be. `cycles` is for
-    rows of output that all see FY rows of input under their windows: border rows, whose windows reach into the padding,
-    are counted by themselves. `cycles_of` has the formulas of patterns that take another time.
+    `array`: elements of each axis that are computed at once. `largest`: limits of a layer's axes. `cycles`: formula for
+    rows of output whose windows cover FY rows of input. Border rows, whose windows reach into the padding, are counted
+    separately. `cycles_of`: formulas of patterns that differ from it.
 
-    `requantise`: how sums become results. It is an arithmetic shift to the right in one of the ways of `rounding`, the
-    same for all channels, or TFLite's multiplication for each channel or with one factor for all; with "even" in
-    `rounding` ONNX's, too, and with "added" that of NEMO and quantlib. `padding`: engines that pad with 0 do not
-    compute borders of inputs with a zero point.
-    `memories` are those of activations and of weights. `port`: beside the target's file or below the hal folder, the
-    functions of eb_engine.h for this engine; empty: the application brings them.
+    `requantise`: an arithmetic shift to the right with one of `rounding`, equal for all channels; or TFLite's
+    multiplication per channel, or with one factor for all. With "even" in `rounding` it also does ONNX's
+    multiplication, and with "added" that of NEMO and quantlib. `padding`: engines that pad with 0 do not compute
+    borders of inputs with a zero point.
+    `memories`: those of activations and of weights. `port`: a C file beside the target's file or below the hal folder,
+    with the functions of eb_engine.h for this engine; empty: the application provides them.
     """
 
     name: str
@@ -170,10 +170,10 @@ class Engine:
             raise ValueError(f"engine '{self.name}' names {self.memories[0]} for activations and for weights")
 
     def cycles_for(self, pattern: str) -> Formula:
-        """The formula of a pattern's time."""
+        """The formula of a pattern's cycles."""
         return self.cycles_of.get(pattern, self.cycles)
 
     @property
     def called(self) -> bool:
-        """Whether it is called in place of a kernel, on operands where they lie."""
+        """Whether it is called instead of a kernel, on operands in place."""
         return bool(self.patterns) and not self.activations

@@ -1,7 +1,7 @@
-"""A folder that nobody else may write to: what is read from it was written by this user.
+"""Access to a folder that only this user may write to, so that its files are trusted.
 
-It is opened once and looked at then, and all that follows goes through what was opened. So another folder that takes
-its place meanwhile is not used, nor is a link, a pipe or a device in it.
+The folder is opened and checked once; all further accesses go through its descriptor. So a folder that is put in its
+place meanwhile is not used, and neither is a link, a pipe or a device in it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-BY_FOLDER = os.open in os.supports_dir_fd  # elsewhere, as on Windows, nothing is kept
+BY_FOLDER = os.open in os.supports_dir_fd  # False on Windows: there is no cache then
 
 
 class Refused(OSError):
-    """A folder or a file that others may have written; the text says why."""
+    """A folder or a file that other users may have written; the text is the reason."""
 
 
 def of_others(status: os.stat_result) -> str:
-    """Why a file or folder is not this user's alone, or nothing."""
+    """The reason why other users may write a file or folder; "" if only this user may."""
     if status.st_uid != os.geteuid():
         return f"it belongs to another user (uid {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -32,9 +32,9 @@ def of_others(status: os.stat_result) -> str:
 
 @contextmanager
 def opened(path: Path, make: bool = False) -> Iterator[int]:
-    """The folder, as a descriptor; `make`: it is made if it is not there. Raises OSError, of these Refused for others'.
+    """Open a folder and yield its descriptor; `make`: create it if it is missing.
 
-    The path itself may be a link: the user has named it.
+    The path itself may be a link, since the user has named it. Raises OSError; Refused if others may write to it.
     """
     if not BY_FOLDER:
         raise FileNotFoundError("folders cannot be opened on this system")
@@ -67,7 +67,7 @@ def _closing(folder: int) -> Iterator[int]:
 
 
 def read(folder: int, name: str, most: int) -> bytes:
-    """The bytes of a file in an opened folder. Raises OSError if there is none, or no file of this user's alone."""
+    """Read a file in an opened folder. Raises OSError if it is missing, not private, or larger than `most` bytes."""
     with open(name, "rb", opener=lambda name, flags: os.open(name, os.O_RDONLY | NO_LINK, dir_fd=folder)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or of_others(status) or status.st_size > most:
@@ -76,15 +76,15 @@ def read(folder: int, name: str, most: int) -> bytes:
 
 
 def write(folder: int, name: str, data: bytes) -> None:
-    """A new file in an opened folder. Raises OSError, also where there is one."""
+    """Create a file in an opened folder. Raises OSError, also if it exists."""
     with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o600, dir_fd=folder), "wb") as file:
         file.write(data)
 
 
 def replace(folder: int, name: str, data: bytes) -> None:
-    """A file in an opened folder in place of the one that is there, in one move. Raises OSError."""
+    """Replace a file in an opened folder atomically. Raises OSError."""
     aside = f".{name}.{os.getpid()}"
-    with suppress(FileNotFoundError):  # of a process that ended early
+    with suppress(FileNotFoundError):  # left by a process that was killed
         os.unlink(aside, dir_fd=folder)
     write(folder, aside, data)
     os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -1,7 +1,7 @@
-"""Programs that the command starts: they end when the command does, and with them what they have started.
+"""Child processes of the command: they end when the command does, together with their own children.
 
 A compiler, a simulator or a script that flashes a board would otherwise go on after SIGTERM. Each program leads a
-process group, which is ended as a whole. SIGKILL alone leaves the command no time for that.
+process group, which is killed as a whole. Only SIGKILL leaves the command no time for that.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
-GROUP: dict[str, Any] = {"process_group": 0} if hasattr(os, "killpg") else {}  # Windows has no such groups
+GROUP: dict[str, Any] = {"process_group": 0} if hasattr(os, "killpg") else {}  # Windows has no process groups
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 Start = Callable[..., "subprocess.Popen[Any]"]
 
 
 @contextmanager
 def together() -> Iterator[Start]:
-    """A function that starts programs, with the parameters of `Popen`. None of them goes on behind the block.
+    """Yield a function that starts programs, with the parameters of `Popen`. The end of the block kills all of them.
 
-    A signal that asks the command to end raises KeyboardInterrupt or SystemExit here, so that folders are cleared away.
-    One that the command was started to ignore, as `nohup` does, stays ignored.
+    A terminating signal raises KeyboardInterrupt or SystemExit here, so that temporary folders are removed. A signal
+    that is ignored from the start, as under `nohup`, stays ignored.
     """
     started, asked, busy = list[subprocess.Popen[Any]](), list[int](), False
 
@@ -41,7 +41,7 @@ def together() -> Iterator[Start]:
 
     def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
         nonlocal busy
-        busy = True  # between its start and its place in the list nobody would end the program
+        busy = True  # delays signals: a program that is started, but not in the list yet, would survive
         try:
             started.append(subprocess.Popen(command, **GROUP, **options))
         finally:
@@ -69,7 +69,7 @@ def run(
     timeout: float | None = None,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; `env` is added to the environment. Raises what `subprocess.run` does."""
+    """Run a program to its end; `env` is added to the environment. Raises the exceptions of `subprocess.run`."""
     with together() as start:
         program = start(own(command), cwd=folder, env={**os.environ, **env}, encoding="utf-8", errors="replace",
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
@@ -78,12 +78,12 @@ def run(
 
 
 def own(command: Sequence[str | Path]) -> Sequence[str | Path]:
-    """The command with this very program in place of `edgebuild`, which need not be on the PATH."""
+    """The command with this installation in place of `edgebuild`, which need not be on the PATH."""
     return [sys.executable, "-m", "edgebuild", *command[1:]] if command[:1] == ["edgebuild"] else command
 
 
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Let a function handle the signals that end a command; what handled them before. Only the main thread can."""
+    """Set the handler of terminating signals; returns the previous handlers. Only the main thread can do this."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
@@ -92,7 +92,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> dict[int, A
 
 
 def _end(program: subprocess.Popen[Any]) -> None:
-    """End a program that still runs, with its group. A number that was waited for may be another group's by now."""
+    """Kill a running program with its group. The id of one that has ended may belong to another group already."""
     with program:
         if program.poll() is None:
             with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Progress of a long search, and whether the user wants it to end with what it has.
+"""Progress of a long search, and the user's request to end it with the best result so far.
 
-Only the command that a user waits for calls `watch`. Builds call `follow`: they say less, and an interrupt ends the
-process, for a result that depends on when somebody lost patience must not be kept as that of the input.
+Only interactive commands call `watch`. Builds call `follow`: they print less, and an interrupt ends the process, since
+a result that depends on the time of an interrupt must not be cached.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .errors import Diagnostic
 
 ON_TERMINAL, IN_LOG = 1.0, 10.0  # seconds between lines in builds, and before the first
 _stopped = False
-_pause, _last = inf, 0.0  # seconds between lines; when the last one was said
-_warnings: list[Diagnostic] = []  # all that were given
+_pause, _last = inf, 0.0  # seconds between lines; time of the last one
+_warnings: list[Diagnostic] = []  # all warnings so far
 
 
 def warnings() -> list[Diagnostic]:
-    """The warnings that this process gave."""
+    """The warnings that this process has printed."""
     return list(_warnings)
 
 
@@ -30,12 +30,12 @@ def watch() -> None:
     """Show progress on standard error if it is a terminal; the first Ctrl-C ends searches, the second the process."""
     global _pause
     _pause = 0.0 if sys.stderr.isatty() else inf
-    if threading.current_thread() is threading.main_thread():  # a worker's threads may not
+    if threading.current_thread() is threading.main_thread():  # other threads cannot set handlers
         signal.signal(signal.SIGINT, _stop)
 
 
 def follow() -> None:
-    """Show now and then what a long search is at: each second on a terminal, seldom in the log of a build."""
+    """Show progress of a long search: each second on a terminal, each ten seconds in the log of a build."""
     global _pause, _last
     _pause, _last = ON_TERMINAL if sys.stderr.isatty() else IN_LOG, time.monotonic()
 
@@ -48,13 +48,13 @@ def say(text: str) -> None:
 
 
 def warn(diagnostic: Diagnostic) -> None:
-    """Say what the user should know though the command succeeds; in builds, too."""
+    """Print a warning, in builds too, and record it for `warnings`."""
     _warnings.append(diagnostic)
     print(diagnostic, file=sys.stderr, flush=True)
 
 
 def stopped() -> bool:
-    """Whether to take the best that was found."""
+    """Whether the user has asked searches to end with the best result so far."""
     return _stopped
 
 

@@ -1,8 +1,7 @@
-"""Targets: what is true of a chip or a board, read from YAML.
+"""Targets: facts about a chip or a board, read from YAML.
 
-A target file may name one parent with `inherits:` (core <- family <- board). Maps merge key by
-key, everything else replaces what the parent said. Unknown keys, wrong types and impossible
-values are errors at their line and column; nothing is guessed.
+A target file may name one parent with `inherits:` (core <- family <- board). Maps are merged key by key, all other
+values replace the parent's. Unknown keys, wrong types and impossible values are errors at their line and column.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ if TYPE_CHECKING:
 
 
 ROLES = ("code", "weights", "arena", "data", "stack")
-LISTS = "lists"  # the role of a memory that a DMA unit reads its own lists from; without one they are data
+LISTS = "lists"  # the role of a memory with a DMA unit's descriptor lists; without one they are data
 DUAL_ISSUE = "dual-issue"
 XPULP = ("corev", "gap8")  # encodings of the same instructions
 FEATURES = ("dsp", DUAL_ISSUE, "fpu", "fpu64", "mve", "rv32", "m", "a", "c", "f", *XPULP)
-SLOW_FLASH = "slow flash"  # among the words of a target: its core waits for flash at the highest clock
+SLOW_FLASH = "slow flash"  # a word of targets whose core waits for flash at the highest clock
 WEIGHTS = ("asm", "c")
 BUSES = ("words", "bytes")
 
@@ -57,25 +56,25 @@ class Core:
 
     isa: str
     features: tuple[Annotated[str, one_of(FEATURES)], ...] = ()
-    cycles: str = ""  # the table of hal/cycles; empty: that of the compiler's -mcpu
+    cycles: str = ""  # name of the table in hal/cycles; empty: that of the compiler's -mcpu
     energy: ComputeEnergy | None = None  # of one core
 
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory; `name` is also that of the linker's region. Bytes.
+    """One memory; `name` is also that of the linker's region. `origin` and `size` in bytes.
 
-    `level` 1 is the nearest to the core; 0: the memory takes no part in the movement of tiles. `access: dma` says that
-    the core itself cannot reach it.
+    `level` 1 is the nearest to the core; 0: no tiles are moved to or from it. `access: dma`: only the DMA unit can
+    access it, not the core.
     """
 
     name: str
     origin: Size
     size: Size
     roles: tuple[Annotated[str, one_of((*ROLES, LISTS))], ...]
-    tightly_coupled: bool = False  # beside the core: no bus, no cache, never a wait
+    tightly_coupled: bool = False  # beside the core: no bus, no cache, no wait states
     level: Count = 0
-    bytes_per_cycle: Rate = 0  # 0: not said
+    bytes_per_cycle: Rate = 0  # 0: not stated
     latency: Size = 0  # cycles
     access: Annotated[str, one_of(ACCESS)] = "cpu"
     cached: bool = False
@@ -92,13 +91,13 @@ class Toolchain:
 
     prefix: str
     cc: str
-    arch: tuple[str, ...] = ()  # of the processor; `load_target` puts them in front of `cflags` and `ldflags`
+    arch: tuple[str, ...] = ()  # flags of the processor; `load_target` puts them in front of `cflags` and `ldflags`
     cflags: tuple[str, ...] = ()
     ldflags: tuple[str, ...] = ()
-    libs: tuple[str, ...] = ()  # after the objects, always
+    libs: tuple[str, ...] = ()  # libraries of every program, after the objects
     libc: tuple[str, ...] = ()  # flags for compiling and linking against the C library
     libm: tuple[str, ...] = ()  # libraries of floating-point models, in front of `libs`
-    package: str = ""  # the Debian package that has the compiler
+    package: str = ""  # the Debian package of the compiler
 
     @property
     def compiler(self) -> str:
@@ -108,20 +107,20 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Runner:
-    """How to run a program. `command` has `{elf}` where the program's file goes; on a board it writes the flash."""
+    """How to run a program. `command`: `{elf}` stands for the program's file; on a board, it writes the flash."""
 
     command: tuple[str, ...]
     sources: tuple[str, ...] = ()  # below the hal folder, or absolute: semihosting, or files over a serial line
-    port: str = ""  # DEVICE[:BAUD], over which a board asks for its files; empty: a simulator
-    tick_hz: Size = 0  # rate of the instruction counter's timer; 0: it counts instructions itself
-    cycles: str = ""  # what counts the core's cycles as silicon does; empty: nothing does
+    port: str = ""  # DEVICE[:BAUD], over which a board reads its files; empty: a simulator
+    tick_hz: Size = 0  # rate of the timer that counts instructions; 0: it counts them directly
+    cycles: str = ""  # description of the exact cycle counter, if there is one; empty: none
     timeout_s: Size = 60
     package: str = ""
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """Parts of a bare program besides the user's code; paths are below the hal folder."""
+    """Parts of a bare-metal program besides the user's code; paths are below the hal folder."""
 
     startup: tuple[str, ...]
     linker: str
@@ -130,7 +129,7 @@ class Firmware:
 
 @dataclass(frozen=True)
 class Flash:
-    """How the flash serves the core at the highest clock: whole lines, a few of which are kept near the core."""
+    """The flash at the core's highest clock: it reads whole lines, and buffers a few of them near the core."""
 
     wait_states: Count
     line_bytes: Count
@@ -143,14 +142,14 @@ class Flash:
 
 
 def _clocks(node: Node) -> str:
-    """The name of a clock tree that ships, or a file's path, which is relative to the file that says it."""
+    """The name of a clock tree that ships with edgebuild, or a path, relative to the target's file."""
     text = read_text(node)
     return str(Path(node.start_mark.name).parent / text) if text.endswith((".yaml", ".yml")) else text
 
 
 @dataclass(frozen=True)
 class Target:
-    """One chip or board. `files` are the YAML files with its facts, the outermost first, the clock tree last."""
+    """One chip or board. `files`: the YAML files with its facts: its own, then its parents', the clock tree last."""
 
     name: str
     files: tuple[str, ...]
@@ -162,41 +161,41 @@ class Target:
     firmware: Firmware | None = None
     weights: Annotated[str, one_of(WEIGHTS)] = "asm"
     clocks: Annotated[str, _clocks] = ""  # the clock tree, by name or file; empty: clocks are not managed
-    bus: Annotated[str, one_of(BUSES)] = "words"  # of the devices, or parts of a register; a guess would destroy bits
+    bus: Annotated[str, one_of(BUSES)] = "words"  # accesses of devices: "bytes" only if stated, or bits could be lost
     dma: Annotated[tuple[Dma, ...], NAMED] = ()
     engines: Annotated[tuple[Engine, ...], NAMED] = ()
-    cores: Count = 1  # that run kernels together
+    cores: Count = 1  # cores that run kernels together
     flash: Flash | None = None  # for models of cycles
-    clock_hz: int = 0  # the highest frequency of the core; 0: not said
-    source: str = ""  # the documents, and the places there, that state the sizes of the memories
-    inherits: str = ""  # a target, or a parent of targets
-    abstract: bool = False  # only a parent
+    clock_hz: int = 0  # the highest frequency of the core; 0: not stated
+    source: str = ""  # the documents, with pages, that state the sizes of the memories
+    inherits: str = ""  # name of the parent
+    abstract: bool = False  # whether it only serves as a parent
 
     @property
     def words(self) -> frozenset[str]:
-        """Words that rows of kernels may ask for: the instruction set, features of the core, SLOW_FLASH."""
+        """Words that kernels may require: the instruction set, features of the core, SLOW_FLASH."""
         waits = self.flash is not None and self.flash.wait_states > 0
         return frozenset((self.core.isa, *self.core.features, *((SLOW_FLASH,) if waits else ())))
 
     @property
     def cycle_table(self) -> str:
-        """Name of the core's table in hal/cycles, as the target states it, or by its compiler's -mcpu; `none`."""
+        """Name of the core's table in hal/cycles: that of the target, else of the compiler's -mcpu, else `none`."""
         names = [f.removeprefix("-mcpu=").split("+")[0] for f in self.toolchain.cflags if f.startswith("-mcpu=")]
         return self.core.cycles or (names[-1] if names else "none")
 
     @property
     def levels(self) -> tuple[Memory, ...]:
-        """The memories that take part in the movement of tiles, the nearest to the core first."""
+        """The memories between which tiles are moved, the nearest to the core first."""
         return tuple(sorted((m for m in self.memories if m.level), key=lambda m: m.level))
 
     @property
     def dma_align(self) -> int:
-        """Bytes of which the addresses of all copies are multiples: what the strictest DMA unit asks for."""
+        """Alignment in bytes of the addresses of all copies: that of the strictest DMA unit."""
         return max((d.align for d in self.dma), default=1)
 
     @property
     def startup(self) -> tuple[str, ...]:
-        """Files below the hal folder that every bare program has: start-up code, ports of DMA unit and engines."""
+        """Files below the hal folder for every bare-metal program: start-up code, ports of DMA unit and engines."""
         ports = (*(d.port for d in self.dma[:1]), *(e.port for e in self.engines if e.port))
         return tuple(dict.fromkeys((*self.firmware.startup, *ports))) if self.firmware else ()
 
@@ -218,7 +217,7 @@ def clock_tree_file(name_or_path: str) -> Path | None:
 
 
 def target_names() -> list[str]:
-    """The targets that ship, without those that only serve as parents, sorted."""
+    """Names of the targets that ship with edgebuild, without those that only serve as parents, sorted."""
     names = list[str]()
     for file in sorted((hal_dir() / "targets").glob("*.yaml")):
         node = map_of(file)
@@ -230,8 +229,8 @@ def target_names() -> list[str]:
 def load_target(name_or_path: str) -> Target:
     """Read a target by its name, or from a file (anything with a slash or ending in .yaml).
 
-    A command asks many times: files are read again only where they have changed.
-    Raises EdgebuildError with file, line and column for whatever is wrong.
+    Targets are cached, and read again only if a file has changed.
+    Raises EdgebuildError with file, line and column.
     """
     key = name_or_path, os.getcwd()
     states, target = _LOADED.get(key, ((), None))
@@ -245,13 +244,13 @@ _LOADED: dict[tuple[str, str], tuple[tuple[object, ...], Target]] = {}
 
 
 def _states(files: tuple[str, ...]) -> tuple[object, ...]:
-    """Dates, sizes and numbers of files; None for those that are gone."""
+    """(modification time, size, inode) of each file; None for missing ones."""
     stats = (os.stat(file) if os.path.exists(file) else None for file in files)
     return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
 
 
 def _begun(word: str, names: list[str]) -> str:
-    """A few of the targets whose names begin with a word, as the rest of a sentence."""
+    """A few of the targets whose names begin with a word, as the end of a message."""
     begun = [name for name in names if word and name.startswith(word.casefold())]
     return f", among them {', '.join(begun[:8])}{' and others' if len(begun) > 8 else ''}" if begun else ""
 
@@ -299,7 +298,7 @@ def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
 
 
 def _check_memories(target: Target, node: MappingNode) -> None:
-    """Every role that the target's programs need has a memory, and no two memories overlap."""
+    """Raise EdgebuildError unless each role has a memory, memories do not overlap, and DMA, engines and stack fit."""
     where = entries(node)["memories"]
     needed = ROLES if target.firmware else ("code", "weights", "arena")
     for role in needed:
@@ -345,7 +344,7 @@ def _check_memories(target: Target, node: MappingNode) -> None:
 
 
 def _check_engines(target: Target, node: MappingNode) -> None:
-    """The memories of scratchpads are there and large enough."""
+    """Raise EdgebuildError unless the memories of engines' scratchpads exist and are large enough."""
     memories = {m.name: m for m in target.memories}
     nodes = entries(entries(node)["engines"]).values() if target.engines else ()
     for engine, entry in zip(target.engines, nodes, strict=True):
@@ -365,7 +364,7 @@ def _check_engines(target: Target, node: MappingNode) -> None:
 
 
 def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: list[str]) -> MappingNode:
-    """The node merged over those of its parents; appends every file read to `files`. `names`: the path to the node."""
+    """The node merged over its parents'; appends every file read to `files`. `names`: the chain of targets so far."""
     if str(file) not in files:
         files.append(str(file))
     parent = entries(node).get("inherits")
@@ -383,13 +382,13 @@ def _inherited(file: Path, node: MappingNode, names: tuple[str, ...], files: lis
     raise wrong(parent, f"unknown parent '{name}'{did_you_mean(name, parents)}")
 
 
-# Facts about a target that a build system needs to make a bare program for it.
+# Facts about a target that a build system needs for a bare-metal program.
 
 
 def firmware_support(target: Target) -> tuple[Artifact, ...]:
-    """The generated linker script `<target>_regions.ld`; nothing for a target without bare firmware.
+    """The generated linker script `<target>_regions.ld`; empty for a target without `firmware`.
 
-    It comes on the linker's command line before the fragments of models (`N_memory.ld`), see `link_flags`.
+    On the linker's command line it precedes the fragments of models (`N_memory.ld`), see `link_flags`.
     """
     if target.firmware is None:
         return ()
@@ -397,7 +396,10 @@ def firmware_support(target: Target) -> tuple[Artifact, ...]:
 
 
 def regions_script(target: Target) -> str:
-    """Linker script text: the target's memories as regions, the roles as their aliases, the stack's size."""
+    """Linker script: the target's memories as regions, their roles as aliases, the stack's size.
+
+    Raises EdgebuildError for a target without `firmware`.
+    """
     if target.firmware is None:
         raise fail(f"target {target.name} has no `firmware:`, so there is no linker script for it")
     regions = (f"  {m.name} : ORIGIN = {m.origin:#010x}, LENGTH = {m.size:#x}" for m in target.memories)
@@ -422,11 +424,11 @@ def regions_script(target: Target) -> str:
 
 
 def link_flags(target: Target, fragments: tuple[str, ...] = (), folder: str = "") -> tuple[str, ...]:
-    """All flags of the link but objects, libraries and the output's name.
+    """The linker flags, without objects, libraries and the output's name.
 
-    `fragments`: paths of the models' `N_memory.ld`; `folder`: where `firmware_support` was written, with a slash.
-    The linker must see the regions, then the fragments, then the fixed script. gcc moves its own -T to the end and
-    leaves -Wl,-T where it is, so fragments may stand anywhere behind the regions.
+    `fragments`: paths of the models' `N_memory.ld`; `folder`: that of `firmware_support`'s file, ending in a slash.
+    The linker must read the regions, then the fragments, then the fixed script. gcc moves -T to the end, but keeps the
+    order of -Wl,-T, so fragments may be anywhere after the regions.
     """
     if target.firmware is None:
         return target.toolchain.ldflags
@@ -435,7 +437,7 @@ def link_flags(target: Target, fragments: tuple[str, ...] = (), folder: str = ""
 
 
 def describe(target: Target) -> dict[str, object]:
-    """The JSON of `edgebuild targets NAME --json` for build systems. Paths below the hal folder are absolute."""
+    """The JSON of `edgebuild targets NAME --json`, for build systems. Paths below the hal folder are absolute."""
     tools, firmware, runner = target.toolchain, target.firmware, target.runner
     return {
         "name": target.name,

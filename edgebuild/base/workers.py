@@ -1,10 +1,10 @@
-"""Independent pieces of one work: in this process, or on the workers of a scheduler of dask, on any number of machines.
+"""Independent pieces of work: in this process, or on the workers of a dask scheduler, on any number of machines.
 
 `--scheduler tcp://HOST:PORT` of a command names a scheduler that the user started; `pip install edgebuild[workers]`
-brings dask. Results come in the order of the pieces, so they are the same with any number of workers. What a lost
-worker was at is done again by another one. Files of a request have the same path on all machines.
+installs dask. Results come in the order of the pieces, so they are the same with any number of workers. The piece of a
+lost worker is run again by another one. Files of a request must have the same path on all machines.
 
-A scheduler runs code of everybody who reaches it: it belongs into a network of people who trust each other.
+A scheduler runs code of everyone who can connect to it, so it must be in a trusted network.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .progress import warn, warnings
 
 P = TypeVar("P")
 T = TypeVar("T")
-ENOUGH_S = 20  # to reach a scheduler, and for its first worker
+ENOUGH_S = 20  # timeout in seconds for connecting to a scheduler, and for its first worker
 INSTALL = "install dask with `pip install edgebuild[workers]`, here and where the workers run"
 _one = threading.Lock()
 
 
 @dataclass(frozen=True)
 class _Answer(Generic[T]):
-    """A result, or the diagnostics of an error, and the warnings on the way. An error itself cannot be sent."""
+    """A result, or the diagnostics of an error, and the warnings. An exception itself cannot be sent."""
 
     results: tuple[T, ...]
     problems: tuple[Diagnostic, ...]
@@ -40,10 +40,10 @@ class _Answer(Generic[T]):
 
 
 def results(work: Callable[[P], T], pieces: Iterable[P], scheduler: str | None) -> Iterator[T]:
-    """Results of `work` for each piece, in their order; without a scheduler one after another, as they are asked for.
+    """Results of `work` for each piece, in order. Without a scheduler they are computed lazily, one after another.
 
-    `work`, pieces and results are sent to workers: functions of a module and values that pickle takes. Raises
-    EdgebuildError as `work` does, or for a scheduler that cannot be used.
+    `work`, pieces and results are pickled, so `work` must be a function of a module. Raises EdgebuildError as `work`
+    does, or for a scheduler that cannot be used.
     """
     if scheduler is None:
         yield from map(work, pieces)
@@ -58,7 +58,7 @@ def results(work: Callable[[P], T], pieces: Iterable[P], scheduler: str | None) 
 
 
 def _answer(work: Callable[[Any], Any], digest: str, piece: Any) -> _Answer[Any]:
-    """Runs on the worker, whose code must be that of the command: other code may have other results."""
+    """Run on the worker. Its code must be that of the command, since other code may have other results."""
     if code_digest() != digest:
         text = "a worker has another version of edgebuild than this command"
         return _Answer((), (Diagnostic(text, hints=("install the same on all machines",)),), False, ())
@@ -71,7 +71,7 @@ def _answer(work: Callable[[Any], Any], digest: str, piece: Any) -> _Answer[Any]
 
 
 def alone(work: Callable[..., T], *arguments: Any) -> T:
-    """Call `work` while no other thread of this process does, for warnings and streams are those of a process."""
+    """Call `work` under a lock, since all threads of a process share its warnings and streams."""
     with _one:
         return work(*arguments)
 
