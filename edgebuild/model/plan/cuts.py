@@ -5,9 +5,9 @@ placement option: whole or by rows, in place or not, with or without separate ne
 least memory, and among all cuts within a limit the one with the fewest instructions. Both are found exactly, by
 dynamic programming. Instructions that take longer than those of other kernels count for more (`Kernel.pace`).
 
-While an op of a rolled run is called, not all of the run's rings hold rows that are still wanted, and
-only that op's scratch is in use. So a run takes the most bytes in use during the calls of any of its ops,
-and each op may have the fastest kernel whose scratch fits beside the other bytes in use.
+While an op of a rolled run is called, not all of the run's rings hold rows that are still wanted. Only that op's
+scratch is in use. So a run takes the most bytes in use during the calls of any of its ops. Each op may have the
+fastest kernel whose scratch fits beside the other bytes in use.
 """
 
 from __future__ import annotations

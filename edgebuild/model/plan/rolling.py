@@ -107,7 +107,7 @@ class Rolled:
     """A run of ops that is executed row by row.
 
     `rings`: rows kept of each inner tensor's storage. `inside`: inner tensors without a ring, and the result that each
-    lies in. The one reader of such a tensor reads each row element by element as soon as it is made, so row r is made
+    lies in. The one reader of such a tensor reads each row element by element as soon as it is made. So row r is made
     in the place of row r of the reader's result. `spans`: for every ring, the first and the last op during whose calls
     it may hold rows that are still wanted; for sums of a reduction, from its first call to its last. Rings whose spans
     do not meet may share bytes. `newest`: spans of newest rows that may be `separate`. Rings in `separate` count a row
@@ -301,8 +301,8 @@ class RollingGraph:
 class Trace:
     """The calls of a run executed by rows on demand of its results; `tail` gives the run of its last ops.
 
-    The ops of a tail are called in the same order for the same rows, whether the ops before them are
-    rolled as well or run whole: the results pull the rows.
+    The results pull the rows. So the ops of a tail have the same calls in the same order, whether the ops
+    before them are rolled as well or run whole.
     """
 
     rolling: RollingGraph

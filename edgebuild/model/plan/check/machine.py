@@ -1,6 +1,6 @@
 """Memories whose every byte is tagged with its owner: copies, waits, caches and calls, as hardware would do them.
 
-From the start of a copy to the wait for it, its destination holds nothing and may not be touched, and its source may
+From the start of a copy to the wait for it, its destination holds nothing and may not be touched. Its source may
 not be written. The cache behaves at its worst. It holds all lines, so the core never sees bytes that a DMA unit wrote
 until the lines are invalidated. It writes nothing back until lines are cleaned, but might do so at any time."""
 

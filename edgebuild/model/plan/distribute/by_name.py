@@ -374,7 +374,7 @@ def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
     """Try plans in which devices run some layers alone and split others; False: not searched.
 
     There may be too many options. If all cores are equally fast, a layer alone elsewhere takes as long as at the
-    source, and the time that such a plan saves is within the error of the model.
+    source. The time that such a plan saves is within the error of the model.
     """
     if incumbent.goal == "latency" and len({d.macs_per_us for d in cluster.devices}) == 1:
         return False

@@ -403,8 +403,8 @@ def _model(
 ) -> tuple[cp_model.CpModel, list[cp_model.IntVar], int]:
     """The decision model, the offsets in it, and their unit in bytes.
 
-    All offsets are multiples of the common divisor of the alignments, so each size can be rounded up to it (not among
-    phases, which begin anywhere within their buffer). Pushed down as far as they go, all buffers then lie at multiples
+    All offsets are multiples of the common divisor of the alignments, so each size can be rounded up to it. Phases
+    cannot, as they begin anywhere within their buffer. Pushed down as far as they go, all buffers then lie at multiples
     of a unit that divides all sizes. This holds if every alignment divides the unit or is a multiple of it.
     """
     from ortools.sat.python import cp_model

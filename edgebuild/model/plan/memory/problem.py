@@ -89,9 +89,9 @@ class Place:
 class Layout:
     """Where every buffer lies.
 
-    `heights` has the bytes used of every memory of the problem, `bound` is a proven lower bound
-    of their sum for the buffers assigned to each memory (with one memory: of any layout), and
-    `optimal` says that no layout of these buffers is lower. `method` names the algorithm.
+    `heights` has the bytes used of every memory of the problem. `bound` is a proven lower bound
+    of their sum for the buffers assigned to each memory (with one memory: of any layout).
+    `optimal`: no layout of these buffers is lower. `method` names the algorithm.
     """
 
     places: Mapping[str, Place]
@@ -170,7 +170,7 @@ class TaskGraph:
 class Schedule:
     """An order of execution: `order[k]` is the index of the task that runs in step k.
 
-    `profile[k]` are the bytes live while step k runs, `peak` is the largest of them and `bound`
+    `profile[k]` are the bytes live while step k runs, and `peak` is the largest of them. `bound` is
     a proven lower bound of the peak of any order. `in_place` has the (read, written) pairs used.
     """
 
