@@ -1,6 +1,6 @@
 """Armv8.1-M with MVE (Helium): Cortex-M55 and M85.
 
-Here are ops on elements, pools and means: the op's own kernel, four to sixteen numbers at a time.
+This module has elementwise ops, pools and means: vector forms of the ops' own kernels, 4 to 16 numbers at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def elementwise(layer: KernelLayer) -> Kernel | None:
     narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
     scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
     shape = {**k.shape, "narrow": narrow}
-    steps = (layer.op.kind == "mul") + 3 * bool(k.shape["below"])  # beside those of a sum, of four elements
+    steps = (layer.op.kind == "mul") + 3 * bool(k.shape["below"])  # for four elements, more than for a sum
     cost = 20.0 + ((2.4 if narrow else 2.7) + steps / 4) * n
     return replace(
         k, template="arm_mve/elements.c:elementwise", shape=shape, scalars=scalars, variant="mve", estimate=cost
@@ -42,7 +42,7 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
 
 
 def mean(layer: KernelLayer) -> Kernel | None:
-    """Where the innermost loop over what is kept goes over neighbours."""
+    """A mean by vectors, if the innermost loop over kept dimensions is contiguous."""
     k, x = layer.plain, layer.graph.operands(layer.op)[0]
     if k.template != "reductions.c:mean" or not k.shape["linear"]:
         return None
@@ -53,7 +53,7 @@ def mean(layer: KernelLayer) -> Kernel | None:
 
 
 def pool(layer: KernelLayer) -> Kernel | None:
-    """Neighbouring channels of a window's pixels: sixteen, or as many as sums of int16 or int32 leave room for."""
+    """A pool of neighbouring channels: sixteen at a time, or as many as sums of int16 or int32 leave room for."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape["average"])
     if (
@@ -73,7 +73,7 @@ def pool(layer: KernelLayer) -> Kernel | None:
 
 
 def dense_rows(layer: KernelLayer) -> Kernel | None:
-    """A dense layer that is fed with a row of its operand at a time."""
+    """A dense layer that gets one row of its operand at a time."""
     k = layer.plain
     if k.template != "contractions.c:dense_rows" or not k.shape["folded"]:
         return None
@@ -82,7 +82,7 @@ def dense_rows(layer: KernelLayer) -> Kernel | None:
 
 
 def _spread(layer: KernelLayer) -> dict[str, Any] | None:
-    """Planes whose bytes go to pixels of few channels, sixteen at once."""
+    """Template numbers to scatter planes of bytes to pixels of few channels, sixteen at once; None for other ops."""
     matrix, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
     if matrix is None or ITEM_BYTES[x.dtype] != 1 or matrix[0] > 17:
         return None
@@ -90,7 +90,7 @@ def _spread(layer: KernelLayer) -> dict[str, Any] | None:
 
 
 def spread(layer: KernelLayer) -> Kernel | None:
-    """Planes become pixels."""
+    """A transposition from planes to pixels."""
     letters = None if layer.form.over else _spread(layer)
     if letters is None:
         return None
@@ -100,7 +100,7 @@ def spread(layer: KernelLayer) -> Kernel | None:
 
 
 def spread_in_blocks(layer: KernelLayer) -> Kernel | None:
-    """Planes become pixels where they stand."""
+    """A transposition from planes to pixels, in place."""
     k, letters = elements.in_blocks(layer), _spread(layer)
     if k is None or letters is None or not k.shape["planes"]:
         return None

@@ -1,7 +1,7 @@
 """Sums of products for Armv8.1-M with MVE (Helium): sixteen products of int8 at a time, as functions in assembly.
 
-The loops are assembly, because gcc moves the sums of VMLADAVA between odd and even registers, of which it takes only
-even ones. They are whole functions, so that the user's optimisation level does not touch them.
+The loops are assembly, because VMLADAVA takes sums in even registers only, and gcc moves them to odd ones and back.
+They are whole functions, so that the user's optimisation level does not affect them.
 
 The weights are a stream of groups of four channels: four start values, then the taps (16 of each channel in turn, the
 last ones fewer), four multipliers and four shifts (int8, negative: to the right).
@@ -44,9 +44,9 @@ def multiplied(finish: str) -> str:
 
 
 def _sixteen(pixels: int, started: bool = False, ahead: bool = False) -> list[str]:
-    """Sixteen taps with four channels: loads stand between products, so that both units work at once.
+    """Sixteen taps with four channels: loads alternate with products, so that both units work at once.
 
-    `started`: the pixels and the first weights are there; `ahead`: those of the next sixteen are loaded at the end.
+    `started`: the pixels and the first weights are loaded; `ahead`: those of the next sixteen are loaded at the end.
     """
     if pixels == 1:  # loads take longer than products
         return [
@@ -64,7 +64,7 @@ def _sixteen(pixels: int, started: bool = False, ahead: bool = False) -> list[st
 
 
 def _taps(pixels: int, past: str) -> list[Part]:
-    """All taps; an odd number of sixteens enters at 3."""
+    """All taps; for an odd number of sixteens the loop is entered at label 3."""
     first = (*("3:", _load("q0", "r9"), _load("q2", WEIGHTS), _load("q1", "r11"), "b 6f"),) if pixels == 2 else ()
     bodies = (
         (("2:", *_sixteen(2, ahead=True)), ("6:", *_sixteen(2, started=True)))
@@ -84,7 +84,7 @@ def _taps(pixels: int, past: str) -> list[Part]:
 
 
 def _entered(pointer: str) -> tuple[str, ...]:
-    """Behind the last sixteen of a pixel to r4, where the loop is entered to r6, taps behind the last sixteen to r7."""
+    """Set r4 to the end of a pixel's last sixteen taps, r6 to the loop's entry, r7 to the number of taps after that."""
     return asm(f"""
         bic r4, r7, #15
         add r4, r4, {pointer}
@@ -101,7 +101,7 @@ def _entered(pointer: str) -> tuple[str, ...]:
 
 
 def _ends(finish: str, at: int) -> list[str]:
-    """The zero point and the bounds, from the stack to vectors."""
+    """Load the zero point and the bounds from the stack to vectors."""
     code = [] if finish == "sums" else [f"ldr r0, [sp, #{at}]", "vdup.16 q4, r0"]
     if finish.endswith("_clamped"):
         code += [f"ldrd r0, r2, [sp, #{at + 4}]", "vdup.8 q5, r0", "vdup.8 q6, r2"]
@@ -109,7 +109,7 @@ def _ends(finish: str, at: int) -> list[str]:
 
 
 def _results(pixels: int, finish: str) -> list[str]:
-    """Four channels from sums to memory; loads stand between moves, so that both units work at once."""
+    """Rescale and store sums of four channels; loads alternate with moves, so that both units work at once."""
     vectors = PIXELS[:pixels]
     code = [
         "vldrw.u32 q2, [r5], #16",
@@ -131,7 +131,7 @@ def _results(pixels: int, finish: str) -> list[str]:
 
 
 def function(pixels: int, finish: str) -> Function:
-    """One pixel or two by groups of four channels, w to w_end."""
+    """The function for one pixel or two by groups of four channels, w to w_end."""
     item = "int32_t" if finish == "sums" else "int8_t"
     kept = 0 if finish == "sums" else 48 if finish.endswith("_clamped") else 16
     vectors = "d8-d13" if kept == 48 else "d8-d9"
@@ -180,16 +180,17 @@ FUNCTIONS = {f"eb_mve{n}_{finish}": partial(function, n, finish) for finish in F
 
 @cache
 def micro(pixels: int, finish: str) -> Function:
-    """For estimates."""
+    """A function by its numbers, cached for estimates."""
     return function(pixels, finish)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """How a layer's own function goes through the taps of two pixels.
+    """How a layer's own function loops over the taps of two pixels.
 
-    `sizes`: taps of each chunk. `before` of them come ahead of a loop of `turns` times four; `between` their products
-    stand the steps by which the pair before is stored, numbered. `second`: the register of the second pixel.
+    `sizes`: taps of each chunk. `before` chunks precede a loop of `turns` iterations with four chunks each. `between`
+    their products are the numbered steps that store the previous pair. `second`: the pointer register of the second
+    pixel.
     """
 
     sizes: tuple[int, ...]
@@ -206,13 +207,13 @@ class Pairs:
 
 
 def pairs(taps: int, advance: int, steps: int) -> Pairs:
-    """Pixels that lie `advance` bytes apart share a register if they are near."""
+    """The loops for `taps` and for `steps` of storing. Pixels `advance` bytes apart share a pointer if near."""
     sizes = [LANES] * (taps // LANES) + [taps % LANES] * (taps % LANES > 0)
     n, whole = len(sizes), taps // LANES
     turns = (whole - 5) // 4 if whole > 13 else 0
     before = n if not turns else whole - 1 - 4 * turns
     near = advance <= 127
-    jump = advance - LANES * (n - 1) if near else 2 * advance - LANES * n  # from behind the last pixel to the next pair
+    jump = advance - LANES * (n - 1) if near else 2 * advance - LANES * n  # from a pixel's end to the next pair
     fits = near and abs(jump) <= 127
     each = -(-steps // min(before, 4))
     places = {1: (2,), 2: (2, 4), 3: (2, 4, 6), 4: (1, 2, 4, 6)}.get(each, tuple(i * 7 // each for i in range(each)))
@@ -229,7 +230,7 @@ def pairs(taps: int, advance: int, steps: int) -> Pairs:
 
 
 def plus(to: str, source: str, number: int, over: str = "r0") -> list[str]:
-    """A register plus a number to another one, `over` a third if it does not fit."""
+    """Add a number to a register, into another one; `over`: a third register if the number does not fit."""
     if abs(number) > 4095:
         whole = [f"movw {over}, #{abs(number) % 65536}"] + [f"movt {over}, #{abs(number) >> 16}"] * (
             abs(number) > 65535
@@ -242,12 +243,12 @@ def plus(to: str, source: str, number: int, over: str = "r0") -> list[str]:
 
 @dataclass(frozen=True)
 class Own:
-    """The function of one layer, whose sizes it knows: two pixels at a time, four channels after the other.
+    """The function of one layer, with its sizes as constants: two pixels at a time, by groups of four channels.
 
     `full` channels, `taps` bytes under each pixel, pixels `advance` apart, their results `beside`, `group` bytes of
-    weights of four channels. Loads stand between products, so that both units work at once; no two neighbours wait for
-    one unit. The sums of a pair become results between the products of the next pair. The four channels stay the same
-    for all pixels, and so do their multipliers and shifts.
+    weights of four channels. Loads alternate with products, so that both units work at once. The sums of a pair are
+    rescaled between the products of the next pair. A group of four channels is computed for all pixels, so its
+    multipliers and shifts stay in registers.
     """
 
     pairs: Pairs
@@ -263,14 +264,14 @@ class Own:
         return self.finish.endswith("_clamped")
 
     def _pixel(self, vector: str, at: str, moves: int, whole: bool) -> list[str]:
-        """Taps of a pixel, from where `at` points; then it moves on. Lanes behind the last tap read as 0."""
+        """Load taps of a pixel from the pointer `at` and advance it. Lanes after the last tap read as 0."""
         load = f"vldrb{'' if whole else 't'}.u8 {vector}, [{at}]{f', #{moves}' if moves else ''}"
         return [load] if whole else ["vpst", load]
 
     def _chunk(self, i: int, between: tuple[tuple[int, ...], ...]) -> list[str]:
-        """The taps of chunk i. Its q0 and q2 are there; those of the next chunk are loaded at the end.
+        """The products of chunk i. Its q0 and q2 are loaded before; those of the next chunk are loaded at the end.
 
-        `between`: steps of storing behind the first product, the second one and so on.
+        `between`: steps of storing after the first product, the second one and so on.
         """
         c, mla = self.pairs, "vmladava.s8" if i else "vmladav.s8"
         more, weights = i + 1 < len(c.sizes), f"vldrb.u8 q2, [r5], #{c.sizes[i]}"
@@ -293,7 +294,7 @@ class Own:
         return code + ([f"vldrb.u8 q2, [r5], #{c.sizes[i + 1]}"] if more else [])
 
     def _stored(self, steps: tuple[int, ...]) -> list[str]:
-        """From where they are int32 and in order: some steps of bringing both pixels' results to [r3]."""
+        """Some of the steps that narrow both pixels' results, int32 in order, and store them at [r3]."""
         code = [
             "vqmovnb.s32 q4, q4",
             "vqmovnt.s32 q4, q5",
@@ -351,7 +352,7 @@ class Own:
         return Function(name, tuple(f"EB_REG {kind}" for kind in kinds), remark, (*head, group, *tail))
 
     def _group(self, at: int) -> list[Part]:
-        """Four channels of all pairs."""
+        """Compute four channels of all pairs."""
         c = self.pairs
         code: list[Part] = ["1:", *plus("r5", "r7", self.group - 20), f"ldr r9, [sp, #{at}]", "vldrw.u32 q6, [r5]"]
         code += [f"ldr r1, [sp, #{at + 8}]", "vldrb.s32 q7, [r5, #16]", "add r5, r7, #16"]
@@ -375,7 +376,7 @@ class Own:
             """))  # fmt: skip
 
     def _pair(self, at: int) -> list[Part]:
-        """Four channels of two pixels."""
+        """Compute four channels of two pixels."""
         c, nothing, high = self.pairs, ((),) * 7, multiplied(self.finish)
         code: list[Part] = ["2: /* what the first turn stores is nothing yet; the next one overwrites it */"]
         code += self._pixel("q0", "r9", c.first_moves, c.sizes[0] == LANES)
@@ -406,16 +407,16 @@ class Own:
 
 # Planes for Armv8.1-M with MVE: a row of a window is a vector, or several of sixteen bytes.
 #
-# Lanes behind the last tap have weights of 0. Where a tap lies two or four elements behind the one before, loads of
-# weights leave as many bytes between them; for other dilations the stream has zeros between them.
+# Lanes after the last tap have weights of 0. At dilations of two and four, loads of weights spread them by as many
+# bytes; for other dilations the stream has zeros between them.
 
 HELD = ("q3", "q4", "q5", "q6", "q7")  # weights of rows that stay in registers
 SPACINGS = (1, 2, 4)  # bytes from a tap to the next, for which there is a load
-PACE = 1.35  # where loads stand close to what waits for them (`bench-cycles`)
+PACE = 1.35  # loads are close to the instructions that wait for them (`bench-cycles`)
 
 
 class Vectors(Thumb):
-    """r3 the place of the result, r8 to r11 start value, multiplier, shift and zero point, q2 where results go."""
+    """r3 points to the result, r8 to r11 are start value, multiplier, shift and zero point, q2 offsets of results."""
 
     variant, width = "mve plane", LANES
     x, w, past, source, to = "r1", "r5", "r7", "r0", "r2"
@@ -477,7 +478,7 @@ class Vectors(Thumb):
         return [f"add sp, #{size}", moved(-size), "vpop {d8-d15}", moved(-64), "pop {r4-r11, pc}"]
 
     def predicate(self) -> list[str]:
-        """Lanes of the last taps of a row."""
+        """Set the predicate to the lanes of a row's last taps."""
         return [f"movs r0, #{self.tail}", f"vctp.{8 * self.spacing} r0"] if self.tail < self.lanes else []
 
     def prepared(self) -> list[str]:
@@ -489,7 +490,7 @@ class Vectors(Thumb):
         return [*self.set("lr", self.p.run.used), "dlstp.16 lr, lr", Loop(-(-self.p.run.used // 8), turn)]
 
     def few(self, count: int) -> list[Part]:
-        """Nothing: `copy` takes lines as a whole."""
+        """Nothing: `copy` copies whole lines."""
         return []
 
     def begin(self) -> list[str]:
@@ -502,7 +503,7 @@ class Vectors(Thumb):
         return code + (self.add("r7", "r5", taps) if self.p.looped else [])
 
     def weights(self, vector: str, taps: int) -> list[str]:
-        """The next weights of a row to a vector."""
+        """Load the next weights of a row into a vector."""
         load, item = f"{vector}, [r5], #{taps}", f"u{8 * self.spacing}"
         return [f"vldrb.{item} {load}"] if taps == self.lanes else ["vpst", f"vldrbt.{item} {load}"]
 

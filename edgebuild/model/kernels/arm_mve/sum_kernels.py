@@ -20,14 +20,14 @@ from .lanes import LANES, SAVED, multiplied, plus
 # Depthwise outputs of four channels at a time for MVE: whole functions in assembly, each for one layer.
 #
 # `Columns`: a window is one vector of a channel's columns. `Words`: a window is 16 words of columns, a byte of each of
-# four channels in a word, which VLD4 splits by channel. Loads stand between products, so that both units work at once.
+# four channels in a word, which VLD4 splits by channel. Loads alternate with products, so that both units work at once.
 
 AWAY = "/* halves away from zero */"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A row of `outputs`. `plane`: bytes of a channel's columns; `advance`: from a window to the next."""
+    """The function for a row of `outputs`. `plane`: bytes of a channel's columns; `advance`: between windows."""
 
     taps: int
     plane: int
@@ -42,7 +42,7 @@ class Columns:
 
     @property
     def planes(self) -> list[str]:
-        """Columns of the other channels, from those of the first in r1."""
+        """Pointers to the columns of the other channels, from those of the first in r1."""
         return [f"add {to}, {of}, #{self.plane}" for of, to in pairwise(("r1", "r8", "r9", "r10"))]
 
     def windows(self) -> list[Part]:
@@ -93,9 +93,9 @@ LEAVE = ("vpop {d8-d15}", moved(-64), "add sp, sp, #16", moved(-16), "pop {r4-r1
 
 @dataclass(frozen=True)
 class RowOfColumns(Columns):
-    """All channels of a row. `used` pixels of rows of the window come to their columns, from x with `of` channels.
+    """The function for all channels of a row. It copies `used` pixels of the window's rows to columns.
 
-    `rows`: of the window; `narrow`: eight lanes hold all pixels. `step`: bytes of the weights of four channels.
+    `of`: channels of x. `rows`: of the window; `narrow`: eight lanes hold all pixels. `step`: bytes of four channels.
     """
 
     rows: int
@@ -128,7 +128,7 @@ class RowOfColumns(Columns):
         )  # fmt: skip
 
     def _filled(self) -> list[Part]:
-        """Rows to columns."""
+        """Copy rows to columns."""
         spread = ["vldrh.u16 q0, [r6, q1]", "vstrb.16 q0, [r1, q2]", "vshr.u16 q0, q0, #8", "vstrb.16 q0, [r8, q2]",
                   "vldrh.u16 q0, [r4, q1]", "vstrb.16 q0, [r9, q2]", "vshr.u16 q0, q0, #8", "vstrb.16 q0, [r10, q2]",
                   ]  # fmt: skip
@@ -146,7 +146,7 @@ class RowOfColumns(Columns):
 
 @dataclass(frozen=True)
 class Words:
-    """All outputs of an image, or of a row, along its `upright` columns or its rows: `outer` lines of `inner` outputs.
+    """The function for all outputs of an image, along rows or columns, or of a row: `outer` lines of `inner` outputs.
 
     `high`: taps of the window across lines; `over`, `along`: strides; `before_lines`, `before`: padding. x has `lines`
     of `used` pixels at a distance of `beside`, `line` from one to the next, or lists them; `behind` pixels of padding
@@ -213,7 +213,7 @@ class Words:
         return [*code, "vstrb.32 q6, [r3]", *plus("r3", "r2", self.ahead), "vshr.u32 q6, q6, #16", "vstrb.32 q6, [r2]"]
 
     def _line(self) -> list[Part]:
-        """A line of x, or of padding, to its columns."""
+        """Copy a line of x, or padding, to its columns."""
         padding, code = (
             f"str r6, [r11], #{4 * self.high}",
             list[Part](("2:", "ldrd r9, r11, [sp]", "ldr r6, [sp, #144]")),
@@ -293,12 +293,12 @@ def _number(to: str, number: int) -> list[str]:
     return [f"movw {to}, #{number}" if number >= 0 else f"mvn {to}, #{-1 - number}"]
 
 
-SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # pace, where loads stand close to what waits for them (`bench-cycles`)
+SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # paces: loads are close to what waits for them (`bench-cycles`)
 MOST_OVER = 32  # pixels that are copied before their results are written over them
 
 
 def stream(s: Sums, taps: Array) -> Array:
-    """Weights as eb_mve1 and eb_mve2 read them, K x taps; channels behind K in the last group are 0."""
+    """Weights (K x taps) as eb_mve1 and eb_mve2 read them; channels after K in the last group are 0."""
     k, n = taps.shape
     groups = -(-k // 4)
     missing = 4 * groups - k
@@ -313,10 +313,10 @@ def stream(s: Sums, taps: Array) -> Array:
 
 
 def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
-    """Two pixels at a time: straight from x where a window is one piece, else from a row of outputs' columns.
+    """The kernel for two pixels at a time: from x if a window is contiguous, else from columns of a row of outputs.
 
-    `lean`: with little scratch, the columns of so many outputs; 0: of a row. `own`: by a function for this layer alone.
-    Pixels that results may lie over are copied, too, in blocks of more.
+    `lean`: for little scratch, the columns of so many outputs; 0: of a row. `own`: with a function for this layer
+    alone. Pixels that results may overwrite are copied, too, in larger blocks.
     """
     over = s.pointwise and form.over
     if over:
@@ -349,7 +349,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
 
 
 def strips(s: Sums, form: Form) -> Kernel | None:
-    """Outputs that lie one below the other, two at a time, from a strip of x that is as wide as the window."""
+    """The kernel for two outputs of a column at a time, from a copied strip of x as wide as the window."""
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     if form.rolled or not s.fits or s.weights.shape[3] != c or s.dilation != (1, 1):
         return None
@@ -375,7 +375,7 @@ def _convolution(
     blocks: int,
     over: bool,
 ) -> Kernel | None:
-    """From what says how pixels are gathered, at a cost of `gathering` instructions, to the kernel."""
+    """The kernel for pixels that are gathered as `shape` says, at a cost of `gathering` instructions."""
     k, how, lines, pixels = s.out[2], s.finish, shape["lines"], shape["pixels"]
     taps = weights.reshape(k, -1)
     packed = stream(s, taps)
@@ -404,9 +404,9 @@ def _convolution(
 
 
 def _columns(s: Sums, pixels: int) -> dict[str, Any]:
-    """How the columns under the windows of some outputs side by side lie in the scratch: FH x C bytes for each column.
+    """Layout of the columns under some neighbouring outputs in the scratch: FH x C bytes for each column.
 
-    The next outputs keep `kept` of the columns. `offsets`: where the bytes of one vector go.
+    The next outputs reuse `kept` of the columns. `offsets`: where the bytes of one vector are stored.
     """
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     columns, column = (pixels - 1) * s.stride[1] + fw, fh * c
@@ -447,7 +447,7 @@ def _products(s: Sums, pixels: int, taps: int, own: lanes.Own | None) -> float:
 
 
 def depthwise(s: Sums, form: Form) -> Kernel | None:
-    """Four channels at a time through columns of the rows under the window, so that a window is one vector."""
+    """The kernel for four channels at a time through columns of the rows under the window: a window is one vector."""
     (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     how, taps, advance = s.finish, fh * fw, s.stride[1] * fh
     total = (ow - 1) * s.stride[1] + fw
@@ -489,7 +489,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
-    """Four channels of two outputs at a time, all lines of an image: rows, or columns if `upright`; or a row by itself.
+    """The kernel for four channels of two outputs at a time: along rows of an image, or columns if `upright`.
 
     Windows are words of four channels, which VLD4 splits by channel; two outputs side by side share them.
     """
@@ -533,7 +533,7 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise_row(s: Sums, form: Form) -> Kernel | None:
-    """The depthwise kernel of a single row: one loop makes all channels, and gathers each column once."""
+    """The depthwise kernel of a single row: one loop computes all channels, and gathers each column once."""
     kernel = depthwise(s, form) if form.rolled else None
     if kernel is None or not kernel.shape["fours"] or kernel.shape["used"] == 0:
         return None
@@ -558,7 +558,7 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
 
 
 def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
-    """Eight channels at a time: windows of one column or one row, without padding, where few outputs lie beside."""
+    """The kernel for eight channels at a time: windows of one column or row without padding, few outputs a line."""
     (_, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     taps, how = fh * fw, s.finish
     if c != k or c % 8 or min(fh, fw) > 1 or s.padded_rows or s.padded_columns or form.rolled or not s.fits:
@@ -586,7 +586,7 @@ def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
 def _fours(s: Sums, by_rows: bool = False) -> Array:
     """For each four channels start values, multipliers, shifts and weights by columns, or rows.
 
-    The last four end with the last channel, which comes more than once if there are fewer.
+    The last four end with the last channel, which is repeated if there are fewer than four.
     """
     k = s.out[2]
     first = [min(at, max(0, k - 4)) for at in range(0, k, 4)]
@@ -598,18 +598,18 @@ def _fours(s: Sums, by_rows: bool = False) -> Array:
     return np.concatenate(parts, axis=1).view("<i4").astype(np.int32)
 
 
-# Grouped, dilated and transposed convolutions: what lies under the taps of two pixels is copied, group by group.
+# Grouped, dilated and transposed convolutions: operands under the taps of two pixels are copied, group by group.
 
 
 def gathered_convolution(layer: KernelLayer) -> Kernel | None:
-    """Convolutions that other kernels do not serve: groups, and columns that are not neighbours."""
+    """The kernel of convolutions that others do not serve: with groups, or with columns that are not neighbours."""
     op, w = layer.op, layer.graph.operands(layer.op)[1]
     neighbours = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
     return None if op.attrs.get("groups", 1) == 1 and neighbours else gathered(layer)
 
 
 def gathered(layer: KernelLayer) -> Kernel | None:
-    """All phases must end alike."""
+    """The kernel that gathers the taps of two pixels; None unless all phases rescale alike."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
     (x, w), own = graph.operands(op)[:2], phases.groups(op, graph.result(op).shape[3])

@@ -1,7 +1,7 @@
-"""Sums of products of real numbers in registers: several channels at a time, and of several pixels where the core can.
+"""Float32 sums of products in registers: several channels at a time, and several pixels if the core can.
 
 Cores with Arm's floating-point units have micro-kernels in assembly. On others, and for int8 weights and few channels,
-a block of B channels in C loads B + 1 numbers for B multiply-accumulates. Each sum grows in the order of the plain
+a block of B channels in C loads B + 1 numbers for B multiply-accumulates. Each sum adds in the order of the plain
 kernel, so the results are the same to the last bit, unless products and sums are fused.
 """
 
@@ -25,15 +25,16 @@ from ..row import KernelLayer, Row
 
 # Sums of products of real numbers in registers: micro-kernels in assembly for Arm's floating-point units.
 #
-# Up to four channels of four pixels, or of one, block by block. Each sum begins with its bias and grows in
+# Up to four channels of four pixels, or of one, block by block. Each sum begins with its bias and adds in
 # the order of the plain kernel. Cortex-M4 and M33 take three cycles for VFMA, two for VMUL and VADD (DDI 0439D, table
-# 7-1). So they round product and sum, and results are the plain kernel's to the last bit. Others fuse both, and round
-# once.
+# 7-1). So their kernels round product and sum, and results are the plain kernel's to the last bit. Other kernels fuse
+# both, and round once.
 #
-# The weights of four channels are `packed`: those of a tap, then of the next one. Of a computed matrix the four are
-# `columns`, neighbours that lie a step from tap to tap, or `rows`, each with its taps side by side. In sums over one
-# channel each, the `channels` of a tap meet as many values, or fewer by a `multiplier`: a run is a row of the window.
-# Blocks of `groups` are packed, too. They have as few channels as their group, and may read values of their own.
+# The weights of four channels are `packed`: those of a tap, then of the next one. Those of a computed matrix are
+# `columns`, neighbours with a step from tap to tap, or `rows`, each with its taps side by side. In sums over one
+# channel each, the `channels` of a tap are multiplied by as many values, or fewer by a `multiplier`: a run is a row of
+# the window. Blocks of `groups` are packed, too. They have at most the channels of their group, and may read values of
+# their own.
 
 FIELDS = (
     "bias", "runs", "taps", "x_step", "w_tap", "w_step", "w_back", "y_step", "back", "blocks", "low", "high",
@@ -80,7 +81,7 @@ class Block:
 
     @property
     def unroll(self) -> int:
-        """Taps of a turn."""
+        """Taps of an iteration."""
         return 1 if self.weights == CHANNELS else 2 if self.pixels == 4 else 4
 
     @property
@@ -91,7 +92,7 @@ class Block:
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """To the values of each pixel."""
+        """Registers that point to the values of each pixel."""
         return POINTERS[: self.pixels]
 
     def sums(self, op: str, pixel: int, pointer: str, ahead: bool) -> list[str]:
@@ -104,13 +105,13 @@ class Block:
         return ["movs r9, #0", *(f"vmov {a}, {b}, r9, r9" for a, b in zip(sums[::2], sums[1::2], strict=True))]
 
     def begin(self) -> list[str]:
-        """The bias to the sums of each pixel; products of matrices have none."""
+        """Load the bias into the sums of each pixel; products of matrices have none."""
         if self.weights in (COLUMNS, IN_ROWS):
             return self.zeros()
         return [code for p in range(self.pixels) for code in self.sums("ld", p, "r3", p == self.pixels - 1)]
 
     def operands(self) -> list[str]:
-        """Pointers of a run."""
+        """Set the pointers of a run."""
         code = ["ldm r10!, {r4, r8}", *[f"ldr r9, {AT['x_at']}", "add r4, r4, r9"] * (self.weights == GROUPS)]
         code += [f"ldrd r9, r7, {AT['taps']}", "add r8, r8, r12", *["add r4, r4, r6"] * (self.weights == CHANNELS)]
         code += [f"add {q}, {p}, r7" for p, q in pairwise(self.pointers)]
@@ -118,7 +119,7 @@ class Block:
         return code + ["add r10, r8, r3", "add r11, r10, r3", "add r3, r11, r3"] * (self.weights == IN_ROWS)
 
     def taps(self, count: int) -> list[str]:
-        """So many taps."""
+        """Load and multiply so many taps."""
         if self.weights == CHANNELS:
             x, w = singles(8, self.channels // self.multiplier), singles(16, self.channels)
             code = [_moved_words("vldmia", "r4", x), "add r4, r4, r7", _moved_words("vldmia", "r8!", w)]
@@ -149,7 +150,7 @@ class Block:
         return code
 
     def _added(self, terms: list[tuple[str, str, str]]) -> list[str]:
-        """Products to sums; four products stand before their sums, which so wait for none."""
+        """Add products to sums; four products precede their additions, which therefore do not wait."""
         if self.fused:
             return [f"vfma.f32 {total}, {x}, {w}" for total, x, w in terms]
         code, spare = list[str](), singles(8 if self.pixels == 1 and self.weights != CHANNELS else 28, 4)
@@ -160,10 +161,10 @@ class Block:
         return code
 
     def bounded(self) -> list[Part]:
-        """Results within bounds that are finite; what is not a number remains so.
+        """Clamp results to finite bounds; NaN stays NaN.
 
-        Bounds of the largest numbers change infinities alone. Where the sum of all results is finite, each is. r9: 1
-        then, else 0; r7, r8: 0 for an infinite bound, -1 for the largest number.
+        Bounds of the largest numbers affect infinities alone. If the sum of all results is finite, each is; then r9 is
+        1, else 0. r7, r8: 0 for an infinite bound, -1 for the largest number.
         """
         sums = singles(0, self.pixels * self.channels)
         total = [f"vadd.f32 s16, {'s16' if i > 1 else 's0'}, {s}" for i, s in enumerate(sums) if i] or ["vmov s16, s0"]
@@ -187,7 +188,7 @@ class Block:
         return code + [line for p in (1, 2, 3) for line in (*self.sums("st", p, "r4", False), "add r4, r4, r5")][:-1]
 
     def products(self) -> list[Part]:
-        """All taps of a run, `unroll` of them a turn."""
+        """All taps of a run, `unroll` of them in an iteration."""
         code: list[Part] = [f"subs r9, r9, #{self.unroll}", f"blt {4 if self.unroll > 1 else 6}f",
                 Loop("turns", ("3:", *self.taps(self.unroll), f"subs r9, r9, #{self.unroll}", "bge 3b"))]  # fmt: skip
         if self.unroll > 1:
@@ -250,7 +251,7 @@ class Vectors(Block):
         return [self.quad(op, each * pixel + q, pointer, ahead) for q in range(each)]
 
     def begin(self) -> list[str]:
-        """The bias; before it, bytes to values of which each goes to two lanes."""
+        """Load the bias; before it, if each value goes to two lanes, the offsets of values."""
         pairs = ["movs r4, #0", "vidup.u32 q6, r4, #1", "vshr.u32 q6, q6, #1", "vshl.i32 q6, q6, #2", "movs r4, #8",
                  "vadd.i32 q7, q6, r4"]  # fmt: skip
         return [*pairs * (self.multiplier == 2), *super().begin()]
@@ -259,7 +260,7 @@ class Vectors(Block):
         return [f"vmov.i32 q{q}, #0" for q in range(self.quads)]
 
     def _of_channels(self) -> list[str]:
-        """A tap of sums over one channel each. From four sums of a value on, all lanes of a vector take the same."""
+        """A tap of sums over one channel each. With a multiplier from four on, all lanes of a vector share a value."""
         quads = range(self.quads)
         code = [self.quad("ld", 4 + q, "r8", True) for q in quads]
         if self.multiplier < 4:
@@ -288,7 +289,7 @@ class Vectors(Block):
         return code
 
     def bounded(self) -> list[Part]:
-        """Greater decides both bounds: LT is the inverse of GE, thus true of what is not a number (DDI 0553B, VPT)."""
+        """Clamp by GT for both bounds: LT is the inverse of GE, and thus true for NaN (DDI 0553B, VPT)."""
         code: list[Part] = [f"ldrd r4, r5, {AT['low']}", "vdup.32 q7, r4"]
         for q in range(self.quads):
             code += [f"vpt.f32 gt, q7, q{q}", f"vmovt q{q}, q7", f"vpt.f32 gt, q{q}, r5", f"vdupt.32 q{q}, r5"]
@@ -345,7 +346,7 @@ class Pixels(Vectors):
         return [*self._offsets("q7", "y_step"), *each]
 
 
-TIMES = {1: (8, 4), 2: (8, 4), 3: (6,), 4: (8,), 8: (8,)}  # channels of a block by how many take each value
+TIMES = {1: (8, 4), 2: (8, 4), 3: (6,), 4: (8,), 8: (8,)}  # channels of a block, by multiplier
 
 
 def _all_blocks() -> list[Block]:
@@ -367,7 +368,7 @@ BLOCKS: dict[str, Block] = {block.name: block for block in _all_blocks()}
 
 
 def copy_words() -> Function:
-    """Operands over which results lie go elsewhere first."""
+    """The function that copies operands before results overwrite them."""
     turn = Loop("turns", ("1:", "vldmia r1!, {s0-s15}", "vstmia r0!, {s0-s15}", "subs r2, r2, #16", "bge 1b"))
     rest = Loop("rest", ("3:", "vldmia r1!, {s0}", "vstmia r0!, {s0}", "subs r2, r2, #1", "bne 3b"))
     return Function(
@@ -381,7 +382,7 @@ FUNCTIONS = {name: block.function for name, block in BLOCKS.items()} | {COPY: co
 
 
 def of_core(core: frozenset[str], rest: str) -> str:
-    """The name of a core's function: `rest` of it begins behind "float". Cores with MVE run those for scalars, too."""
+    """The name of a core's function; `rest` follows "float". Cores with MVE use scalar ones if there are no others."""
     vectors = f"eb_mve_float{rest}"
     if "mve" in core and vectors in BLOCKS:
         return vectors
@@ -389,7 +390,7 @@ def of_core(core: frozenset[str], rest: str) -> str:
 
 
 def pace_of(function: str, pixels: int) -> float:
-    """Cycles of an instruction over those of plain C with floats: several words come in one (`bench-cycles`)."""
+    """Cycles of an instruction relative to plain C with floats: one may load several words (`bench-cycles`)."""
     if "channels" in function:
         return 1.2 if "mve" in function else 1.55 if "fused" in function else 1.25
     four, one = (1.55, 1.45) if "mve" in function else (1.95, 2.5) if "fused" in function else (1.2, 1.45)
@@ -405,7 +406,7 @@ def _micro(name: str) -> Function:
 def executed_by(
     name: str, taps: int, blocks: int = 1, runs: float = 1, low: bool = True, high: bool = True, largest: bool = False
 ) -> float:
-    """Instructions of a call: so many taps in a run or words, groups of channels, runs.
+    """Instructions of a call. `taps`: in a run, or words to copy; `blocks`: of channels.
 
     `low`, `high`: which bounds every result is compared with; `largest`: whether the upper one is the largest number.
     """
@@ -418,12 +419,12 @@ def executed_by(
 
 RESULT = 6.0  # instructions of a result: `bench-kernels` shows the error of estimates
 LAYER = 40  # instructions of a call
-MOST_RUNS = 64  # of taps under a window; a list of them lies on the stack
+MOST_RUNS = 64  # of taps under a window; their list is on the stack
 MOST = 8  # sums in registers; with as many weights and two values they fit into 32
 
 
 def block_of(channels: int) -> int:
-    """Channels of a block: as many as make the fewest blocks, and those as small as will do."""
+    """Channels of a block: the fewest with which the number of blocks is least."""
     return -(-channels // -(-channels // MOST))
 
 
@@ -435,7 +436,7 @@ def block_of_pixels(channels: int, core: frozenset[str]) -> int:
 
 
 def starts(channels: int, block: int) -> list[int]:
-    """The first channel of each block. The last block begins within the one before it where they do not divide."""
+    """The first channel of each block. If blocks do not divide the channels, the last block overlaps the one before."""
     return [min(at, channels - block) for at in range(0, channels, block)]
 
 
@@ -450,7 +451,7 @@ def packed(rows: Array, block: int, groups: int = 1) -> Array:
 def _letters(layer: KernelLayer, joined: bool) -> dict[str, Any] | None:
     """The layer as windows on an image. Rows of a matrix are a `line`, as are pixels that are `joined`.
 
-    None for layers of other types or forms. `tap_values`: those that a result sums.
+    None for layers of other types or forms. `tap_values`: values of a tap that a result sums.
     """
     s, kind = dict[str, Any](layer.plain.shape), layer.op.kind
     by_row = layer.form.rolled and kind == "dense"  # a layer that is fed by rows keeps its sums in memory
@@ -473,7 +474,7 @@ def _letters(layer: KernelLayer, joined: bool) -> dict[str, Any] | None:
 
 
 def blocks(layer: KernelLayer) -> Kernel | None:
-    """Blocks of channels in C. Of one group: with several, a result reads few channels."""
+    """The kernel in C with blocks of channels, for one group: with several, a result reads few channels."""
     k, s = layer.plain, _letters(layer, joined=False)
     if s is None or s["KG"] < s["K"] or (s.get("M", 1) > 1 and s["C"] > 1) or block_of(s["K"]) == 1:
         return None
@@ -504,7 +505,7 @@ def blocks(layer: KernelLayer) -> Kernel | None:
 
 
 def micro_kernels(layer: KernelLayer) -> Kernel | None:
-    """Four pixels by four channels in the core's own instructions; or eight sums over one channel each, or four."""
+    """The kernel by micro-kernels: four pixels by four channels, or eight or four sums over one channel each."""
     k, core, s = layer.plain, layer.form.core, _letters(layer, joined=True)
     if s is None or s["scaled"] or (s["matrix"] and s["K"] < 4):
         return None
@@ -530,7 +531,7 @@ def micro_kernels(layer: KernelLayer) -> Kernel | None:
     else:
         some = block_of_pixels(count, core)
         rows = constants[0].data.reshape(s["K"], -1) if times == 1 else constants[0].data.reshape(-1, s["K"]).T
-        s["over"] = s["line"] and groups == 1 and layer.form.over  # other groups read what a group writes over
+        s["over"] = s["line"] and groups == 1 and layer.form.over  # another group would read overwritten pixels
         function = f"%d_{GROUPS}{some if some < 4 else ''}" if groups > 1 or some < 4 else function
     if rows is not None:
         stream = replace(constants[0], data=packed(rows, some, groups), note=f"by {some} channels")
@@ -583,7 +584,7 @@ def _block_cost(s: Mapping[str, Any], runs: int) -> float:
 
 
 def _priced(k: Kernel, s: Mapping[str, Any]) -> Kernel:
-    """The kernel with its estimate and pace, of the layer or of its mean row. Micro-kernels are counted."""
+    """The kernel with its estimate and pace, for the layer or for its average row. Micro-kernels are counted."""
     most = float(np.finfo(np.float32).max)
     low, high = (float(k.scalars[name]) for name in ("low", "high"))
     bounds = low > (-most if high == most else -np.inf), high < most, high == most

@@ -1,7 +1,7 @@
 """Cores with the XpulpV2 instructions: CV32E40P (`corev`), RI5CY in GAP8 and PULP clusters (`gap8`).
 
-Here are sums element by element, and planes that become pixels. Sums of two int8 operands are one linear form in int32,
-y = clip((f0 x0 + f1 x1 + offset) >> shift).
+This module has elementwise sums, pools, and planes that become pixels. Sums of two int8 operands are one linear form in
+int32, y = clip((f0 x0 + f1 x1 + offset) >> shift).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PER_CALL, PER_ELEMENT, CLAMPED = 30, 7, 1  # cycles
 
 
 def total(encoding: str, layer: KernelLayer) -> Kernel | None:
-    """A sum without broadcasting, where a form gives the reference's result for every pair of values."""
+    """A sum without broadcasting, if a linear form gives the reference's result for every pair of values."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (a, b), y = graph.operands(op), graph.result(op)
     if (a.dtype, b.dtype, y.dtype) != ("int8",) * 3 or not k.shape["flat"]:
@@ -47,7 +47,7 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
 
 
 def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
-    """Three planes of bytes, say of an image, become pixels: four at a time."""
+    """A transposition of three planes of bytes, as of an image, to pixels, four at a time."""
     sizes, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
     if layer.form.over or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
         return None
@@ -62,7 +62,7 @@ def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
 
 
 def pool(encoding: str, layer: KernelLayer) -> Kernel | None:
-    """Four channels of a window's pixels: sums by products with a one in the place of a channel."""
+    """A pool of four channels at a time; sums are products with a one at the channel's byte."""
     k, x, y = arm_dsp.pool(layer, most=POOLED), layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     if k is None:
         return None

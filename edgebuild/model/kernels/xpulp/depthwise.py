@@ -1,8 +1,8 @@
-"""Depthwise convolutions of 3x3 for XpulpV2: a word holds four columns of a channel's row, of which three meet weights.
+"""Depthwise convolutions of 3x3 for XpulpV2: a word holds four columns of a channel's row, of which weights use three.
 
-Four channels at a time go to planes with their padding, four pixels by four channels transposed in registers. A word of
-columns 0 to 3 gives the products of one row of windows 0 and 1: of the second with weights one byte further up.
-Halves of two words give those of windows 2 and 3. Start values are part of what the sums are rounded with.
+Four channels at a time are copied to planes with padding, four pixels by four channels transposed in registers. A word
+of columns 0 to 3 gives the products of one row of windows 0 and 1; for window 1, weights are shifted by one byte.
+Halves of two words give those of windows 2 and 3. Start values are part of the rounding term.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..micro import Function, Loop, Part
 from .dot import Product, ends, factors_into, raw_ends, result
 from .encoding import hardware_loop, printed
 
-ROOM = 4096  # bytes of planes, beyond which rows come in bands
+ROOM = 4096  # bytes of planes, beyond which rows are computed in bands
 FRAME = 96
 SLOTS = {"low": 52, "high": 56, "plane": 60, "y": 64, "rows": 68, "size": 72, "left": 76, "w": 80}
 SUMS, WEIGHTS, HIGHER = ("t4", "t5", "t6", "s10"), ("s0", "s1", "s2"), ("s3", "s4", "s5")
@@ -30,9 +30,9 @@ HALVES = "0x20001"  # for shuffles: the upper half of one word below the lower h
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of a channel whose rows lie `pitch` bytes apart; `tail`: windows of a row behind whole groups.
+    """The function for windows of channels whose rows are `pitch` bytes apart; `tail`: windows of a row after groups.
 
-    `started`: sums have start values, because how they are rounded hangs on their sign.
+    `started`: sums have start values, because their rounding depends on their sign.
     """
 
     encoding: str
@@ -55,7 +55,7 @@ class Windows:
 
 
 def _group(d: Windows, count: int) -> list[str]:
-    """`count` windows of a group."""
+    """Compute `count` windows of a group."""
     code = list[str]()
     loads = [
         [f"lw {one}, {row * d.pitch}(t0)", *([f"lw {other}, {row * d.pitch + 4}(t0)"] if count > d.group // 2 else [])]
@@ -85,7 +85,7 @@ def _slot(name: str, register: str, slot: str) -> str:
 
 @cache
 def function(d: Windows) -> Function:
-    """Four channels, one after the other."""
+    """The function for four channels, one after the other."""
     kinds = ["const int8_t *plane", "const int32_t *w", "int8_t *y", "int32_t step", "int32_t groups", "int32_t rows"]
     kinds += ["int32_t size", *(["int32_t low", "int32_t high"] if d.clamped else [])]
     bounds = [_slot("sw", "a7", "low"), f"lw a7, {FRAME}(sp)", _slot("sw", "a7", "high")] if d.clamped else []
@@ -123,7 +123,7 @@ def function(d: Windows) -> Function:
 
 @cache
 def planes(encoding: str) -> Function:
-    """Four channels of rows to planes: four pixels at a time, the last ones again where their number is odd."""
+    """The function that copies rows of four channels to planes, four pixels at a time; the last four may overlap."""
     block = ["cv.lw.by a6, (t0), a4", "cv.lw.by a7, (t0), a4", "cv.lw.by t1, (t0), a4", "cv.lw.by t2, (t0), a4"]
     block += ["mv t3, a6", "cv.shuffle2.b a6, a7, t5", "cv.shuffle2.b t3, a7, t6"]
     block += ["mv t4, t1", "cv.shuffle2.b t1, t2, t5", "cv.shuffle2.b t4, t2, t6"]
@@ -151,7 +151,7 @@ PER_FOUR, PER_CALL, PER_ROW_OF_CHANNEL = 60, 40, 9  # cycles of C, and waits
 
 
 def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
-    """Windows of 3x3 that overlap or touch, of channels in fours."""
+    """The kernel for 3x3 windows that overlap or touch, with channels in fours."""
     (_, w, c), (oh, ow, k), (sy, sx) = s.size, s.out, s.stride
     plain = s.window == (3, 3) and s.dilation == (1, 1) and sy == sx and sx in (1, 2) and c == k and c % 4 == 0
     if not plain or w < 4 or min(s.pad) < 0 or (e := raw_ends(s) or ends(s)) is None:

@@ -1,6 +1,6 @@
 """Sums over all channels for XpulpV2: the operands of micro-kernels, the micro-kernels, and their streams of weights.
 
-Pixels that are their own window, or whose rows need no padding, are read where they lie. Else the rows under a window
+Pixels that are their own window, or whose rows need no padding, are read in place. Else the rows under a window
 are copied to lines with their padding, each once. Where a row of a window has few words, or its taps are no
 neighbours, the words of several pixels are gathered side by side first.
 
@@ -31,24 +31,24 @@ from .encoding import hardware_loop, printed
 # How sums become results on XpulpV2: a product, a shifted sum and a clip, exact for every sum that can occur.
 #
 # A result is g(x) = (p(x) + r) >> s within bounds, where p is about x * m / 2^e. Results of the reference rise with x,
-# and so do these: they agree on all sums if each result begins at the same x. The product comes in three ways:
+# and so do these: they agree on all sums if each result begins at the same x. The product has three forms:
 #
 # - "two": x * low >> e, plus x * high, for m = high * 2^e + low. Three cycles.
 # - "mid": (x >> j) * low >> k, plus x * high: more bits of m, fewer of x. Four cycles.
 # - "high": `mulh` of x << n. Six cycles.
 #
-# Where the reference rounds halves away from zero, results of negative sums begin later: `away` is then taken off p.
+# Where the reference rounds halves away from zero, results of negative sums begin later: `away` is subtracted from p.
 
-NEAR = 4  # sums around the real beginning of a result among which that of the reference lies
+NEAR = 4  # sums around a result's beginning in real numbers, among which the reference's lies
 STEPS = sorted(range(-12, 13), key=abs)  # eighths of a sum by which the rounding may be moved
 FAR = 2**40
 WORD = 30  # bits of a product, which leaves one for a sum of two
-LAYERS = 64  # of which factors are kept
+LAYERS = 64  # layers whose factors are cached
 
 
 @dataclass(frozen=True)
 class Product:
-    """`way`: two, mid or high. `bits`: e, k or n; `dropped`: j. `away`: negative sums lose a number."""
+    """A form of the product. `way`: two, mid or high; `bits`: e, k or n; `dropped`: j; `away`: is subtracted or not."""
 
     way: str
     bits: int
@@ -74,7 +74,7 @@ class Product:
         return {"two": 3, "mid": 4, "high": 6}[self.way] + 2 * self.away
 
     def fits(self, most: Array, m: Array, away: Array, rounding: Array) -> Array:
-        """Whether p of sums up to `most` and what is added to it stay in int32."""
+        """Whether p of sums up to `most`, with the rounding added, stays in int32."""
         ends = [abs(self.of(x, m, away) + rounding) for x in (most, -most)]
         return np.asarray((np.maximum(*ends) < 2**31) & (abs(rounding) < 2**31))
 
@@ -90,7 +90,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Ends:
-    """`words`: by channel m, or low and high; then r, s, and what negative sums lose if that is anything."""
+    """How sums become results. `words`, by channel: m, or low and high; r; s; what is subtracted for negative sums."""
 
     product: Product
     words: Array
@@ -98,7 +98,7 @@ class Ends:
 
 @computed_once
 def ends(s: Sums) -> Ends | None:
-    """Ends by the product of fewest cycles that is exact in all channels; None where none is."""
+    """Ends by the product of fewest cycles that is exact in all channels; None if there is none."""
     return _ends(s, np.zeros_like(s.start))
 
 
@@ -116,12 +116,12 @@ def _ends(s: Sums, left_out: Array) -> Ends | None:
 
 
 def _reach(s: Sums, left_out: Array) -> Array:
-    """Bound of each channel's sums, without what is left out of them."""
+    """The bound of each channel's sums, without the start values that are left out of them."""
     return np.asarray(np.maximum(s.bound - np.abs(left_out), 1))
 
 
 def _words(s: Sums, left_out: Array, p: Product) -> Array | None:
-    """Factors of all channels, of which those of other tiles of the layer are kept; None where one has none."""
+    """Factors of all channels, cached for other tiles of the layer; None if a channel has none."""
     numbers = s.bound, s.mantissa, s.right, left_out, *(() if s.added is None else (s.added,))
     keys = [row.tobytes() for row in np.stack(numbers, axis=1).astype(np.int64)]
     factors = _factors(p, s.y_zero, s.low, s.high, s.arithmetic)
@@ -134,7 +134,7 @@ def _words(s: Sums, left_out: Array, p: Product) -> Array | None:
 
 @lru_cache(LAYERS)
 def _factors(p: Product, y_zero: int, low: int, high: int, arithmetic: Arithmetic) -> dict[bytes, Array | None]:
-    """Factors by all that they depend on in a channel: a plan asks for the same in tiles of many sizes."""
+    """Cache of factors by all that they depend on in a channel: plans need the same in tiles of many sizes."""
     return {}
 
 
@@ -149,9 +149,9 @@ def _products(away: bool, bits: int) -> Iterator[Product]:
 
 
 def _begins(s: Sums, results: Array, real: Array, half: Array | float) -> tuple[Array, Array]:
-    """By channel, the least sum of each result above the lowest, and whether all are where reals say.
+    """By channel, the least sum of each result above the lowest, and whether all lie where real numbers predict.
 
-    FAR below or above: the result holds at every sum, or at none, say in a channel whose weights are 0.
+    -FAR: every sum reaches the result; FAR: none does, as in a channel whose weights are 0.
     """
     most = s.bound[:, None] + 1
     places = np.floor((results - s.y_zero - np.reshape(half, (-1, 1))) / real[:, None])
@@ -162,7 +162,7 @@ def _begins(s: Sums, results: Array, real: Array, half: Array | float) -> tuple[
         first = np.where(_reference_results(s, x) >= results, x, first)
     below = np.clip(guess - NEAR - 1, 1 - most, most - 1)
     reached = first < np.iinfo(np.int64).max
-    # A result that no sum near its real beginning has must be beyond them all.
+    # A result that no sum near its predicted beginning reaches must be beyond all sums.
     right = np.where(reached, (_reference_results(s, below) < results) | (first == 1 - most), guess + NEAR >= most - 1)
     return np.where(first == 1 - most, -FAR, np.where(reached, first, FAR)), np.asarray(right.all(axis=1))
 
@@ -175,7 +175,7 @@ def _reference_results(s: Sums, x: Array) -> Array:
 
 
 def _exact(s: Sums, left_out: Array, p: Product) -> list[Array | None]:
-    """By channel, factors with which each result begins where the reference's does, as computing them shows."""
+    """By channel, factors with which each result begins where the reference's does, verified; None: there are none."""
     results = np.arange(s.low + 1, s.high + 1, dtype=np.int64)[None]
     real = np.ldexp(s.mantissa.astype(float), (-31 - s.right).astype(int))  # steps of the result that a sum is worth
     half = 0.5 if s.added is None else np.ldexp(s.added.astype(float), (-31 - s.right).astype(int))
@@ -196,7 +196,7 @@ def _exact(s: Sums, left_out: Array, p: Product) -> list[Array | None]:
         at = missing
         rounding = np.rint(middle[at] + step * sums[at] / 8).astype(np.int64)
         begin = (results << shift[at, None]) - rounding[:, None]
-        with np.errstate(over="ignore"):  # `_same` refuses what comes of it
+        with np.errstate(over="ignore"):  # `_same` rejects results that overflow
             least, last = _interval(begins[at], begin, away[at, None], p.scale, bound[at])
         # The middle of an interval is safest, but far from the real factor where few results can occur.
         chosen = np.clip((least + last) // 2, ideal[at] - ideal[at] // 1024, ideal[at] + ideal[at] // 1024)
@@ -243,12 +243,11 @@ REACH = 2047  # of the offset of a load
 
 @dataclass(frozen=True)
 class Dot:
-    """Words of pixels lie `spacing` bytes from each other, and those of a pixel `step`.
+    """A micro-kernel. Words of pixels are `spacing` bytes apart, and words of a pixel `step`.
 
-    `rows`: of a window begin where a list says; else the pixels are one row. `started`: sums have start values; else
+    `rows`: a list has the begins of a window's rows; else a window is one row. `started`: sums have start values; else
     these are part of the rounding, and the first word of one row, which has at least two, begins the sums. `product`:
-    as of `Ends`.
-    `clamped`: bounds other than those of int8 are parameters, four times in a word.
+    as of `Ends`. `clamped`: bounds other than those of int8 are parameters, four times in a word.
     """
 
     encoding: str
@@ -274,18 +273,18 @@ class Dot:
 
     @property
     def base(self) -> int:
-        """The pixel that the pointer has."""
+        """The pixel that the pointer points to."""
         return (self.pixels - 1) // 2
 
     @property
     def serves(self) -> bool:
-        """Sums fit the registers, and pixels the reach of loads."""
+        """Whether sums fit the registers, and offsets of pixels the loads."""
         far = (self.pixels - 1 - self.base) * self.spacing
         return self.pixels * self.channels <= len(SUMS) and far <= REACH and self.step <= REACH
 
     @property
     def order(self) -> list[int]:
-        """Pixels as they are loaded: the one last whose load moves the pointer."""
+        """Pixels in the order of their loads: last the one whose load advances the pointer."""
         return [p for p in range(self.pixels) if p != self.base] + [self.base]
 
 
@@ -348,7 +347,7 @@ def _turns(number: int, register: str, named: str, body: list[Part]) -> list[Par
 
 
 def _results(d: Dot) -> list[str]:
-    """Instructions that make results of all sums, channel by channel."""
+    """Instructions that rescale all sums, channel by channel."""
     code = list[str]()
     for c in range(d.channels):
         code += factors_into(d.product)
@@ -358,13 +357,13 @@ def _results(d: Dot) -> list[str]:
 
 
 def factors_into(p: Product, away: str = "a0") -> list[str]:
-    """A channel's factors, from where a1 points to: m or low and high in a2 and a3, r in a4, s in a5."""
+    """Load a channel's factors from a1: m or low and high to a2 and a3, r to a4, s to a5."""
     registers = ["a2", *(["a3"] if p.way != "high" else []), "a4", "a5", *([away] if p.away else [])]
     return [f"cv.lw {r}, (a1), 4" for r in registers]
 
 
 def result(v: str, p: Product) -> list[str]:
-    """The sum in register v becomes a result; a6 and a7 are lost."""
+    """Rescale the sum in register v; clobbers a6 and a7."""
     match p.way:
         case "two":
             code = [f"mul a6, {v}, a2", f"srai a6, a6, {p.bits}", f"cv.mac a6, {v}, a3"]
@@ -397,7 +396,7 @@ def _stores(d: Dot) -> list[str]:
 
 @cache
 def function(d: Dot) -> Function:
-    """The whole function, as the target's assembler takes it."""
+    """The micro-kernel as a whole function, in the target's encoding."""
     kinds = [*PARAMETERS[d.rows], *(["int32_t low4", "int32_t high4"] if d.clamped else [])]
     names = [k.split("*")[-1].split(" ")[-1] for k in kinds]
     registers = dict(zip(names, (f"a{n}" for n in range(8)), strict=False))
@@ -438,10 +437,11 @@ PER_ROW, PER_WORD_COPIED, PER_PIECE, PER_WORD_GATHERED = 60, 4.5, 14, 4.0
 
 @dataclass(frozen=True)
 class Operand:
-    """How pixels lie for a micro-kernel.
+    """How a micro-kernel reads pixels.
 
-    `pieces`: taps that are neighbours, of `words` words each, of which a window has `count`. `copied`: rows are copied
-    to lines. `gathered`: words of pixels are brought side by side. `lines`: in the scratch, of `line` bytes.
+    A window has `count` pieces of neighbouring taps, of `words` words each. `copied`: rows are copied to lines.
+    `gathered`: words of several pixels are copied side by side. `lines`: number of lines in the scratch, of `line`
+    bytes each.
     """
 
     count: int
@@ -458,7 +458,7 @@ def _whole(n: int) -> int:
 
 
 def operands(s: Sums, form: Form) -> Iterator[Operand]:
-    """Ways that serve the layer."""
+    """The operand layouts that the layer allows."""
     (_, w, c), (fh, fw) = s.size, s.window
     near = s.dilation[1] == 1 or fw == 1
     size = fw * c if near else c
@@ -479,7 +479,7 @@ def operands(s: Sums, form: Form) -> Iterator[Operand]:
 
 
 def stream(s: Sums, e: Ends, channels: int, count: int, started: bool) -> Array:
-    """The stream by blocks of channels: start values if sums have them, weights, factors. The last repeats some."""
+    """The stream by blocks of channels: start values (if any), weights, factors. The last block repeats some."""
     k = s.out[2]
     order = [*range(k // channels * channels), *(range(k - channels, k) if k % channels else ())]
     taps = s.weights.reshape(k, count, -1)[order]
@@ -491,7 +491,7 @@ def stream(s: Sums, e: Ends, channels: int, count: int, started: bool) -> Array:
 
 
 def convolution(encoding: str, block: tuple[int, int], s: Sums, form: Form) -> Kernel | None:
-    """The way of least cycles for so many pixels and channels at a time."""
+    """The kernel of fewest cycles over all operand layouts, for so many pixels and channels at a time."""
     c, (oh, ow, k), wanted = s.size[2], s.out, block[0]
     e = (raw_ends(s) or ends(s)) if s.weights.shape[3] == c and min(s.pad) >= 0 else None
     line = (ow if form.rolled else oh * ow) if s.pointwise and c % 4 == 0 else ow
@@ -527,7 +527,7 @@ def _kernel(
     calls = (1 if direct else out_rows) * -(-count // pixels)
     blocks = [k // channels, *([1] if k % channels else [])]
     turns = {"words": words_of_row, "rows": o.count}
-    # Words that lie across two take two accesses, three of four where pixels have an odd number of bytes.
+    # Unaligned words take two accesses; with an odd number of bytes in a pixel, three words of four are unaligned.
     across = 0 if o.gathered or direct else {0: 0, 2: 0.5}.get(spacing % 4, 0.75) * pixels * o.words * o.count
     work = (
         sum(across * b for b in blocks)

@@ -16,7 +16,7 @@ ENCODINGS = ("corev", "gap8")
 
 @dataclass(frozen=True)
 class Code:
-    """Opcode, f3 and what the upper bits hold."""
+    """The code of an instruction: opcode, f3 and the upper bits."""
 
     opcode: int
     f3: int
@@ -25,7 +25,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Row:
-    """How the operands of an instruction stand in its word, and its codes in both encodings.
+    """An instruction: the layout of its operands in the word, and its codes in both encodings.
 
     `kind`: "three" registers, "two", "load" and "store" with increment by a number, "load by" and "store by" with one
     by a register, "clip" with a number of five bits, "shifted" with a number of five bits in the upper bits, "field"
@@ -120,9 +120,9 @@ NO_SIGNS = str.maketrans("(),", "   ")  # that stand between operands
 
 
 def encoded(line: str, encoding: str) -> str:
-    """A line of assembly with `.insn` in place of an instruction of XpulpV2, its text behind it; others as they are.
+    """A line of assembly with `.insn` for an instruction of XpulpV2, and its text in a comment; other lines unchanged.
 
-    `cv.setup L, rs1, n` begins a hardware loop of the n instructions behind it. Increments of loads and stores by a
+    `cv.setup L, rs1, n` begins a hardware loop of the next n instructions. Increments of loads and stores by a
     register have `.by` in their name.
     """
     if not line.startswith("cv."):
@@ -145,7 +145,7 @@ def encoded(line: str, encoding: str) -> str:
 
 
 def _registers(kind: str, upper: int, words: list[str]) -> tuple[int, list[str]]:
-    """The upper bits and three registers of a word; numbers stand in place of some."""
+    """The upper bits and three registers of a word; numbers replace some of the registers."""
     match kind:
         case "two":
             return upper, [*words, "x0"]
@@ -165,7 +165,7 @@ def _registers(kind: str, upper: int, words: list[str]) -> tuple[int, list[str]]
 
 
 def _loop(code: Code, head: str, encoding: str, number: str, turns: str, body: str) -> str:
-    """The end is behind the last instruction in words, or the last instruction in halves of them."""
+    """The setup of a loop: corev counts words to the end of its last instruction, gap8 halfwords to its begin."""
     if encoding == "corev":
         return f".insn i {head}, x{code.upper << 1 | int(number)}, {turns}, {int(body) + 1}"
     return f".insn i {head}, x{number}, {turns}, {2 * int(body)}"
@@ -175,7 +175,7 @@ PRINTED: dict[str, Function] = {}  # functions of kernels, by name
 
 
 def printed(encoding: str, name: str, parameters: Iterable[str], remark: str, parts: Iterable[Part]) -> Function:
-    """A function in assembly without compressed instructions, which is known by its name from now on."""
+    """A function in assembly without compressed instructions. Registers it by name in PRINTED."""
     whole = (".option push", ".option norvc", ".balign 4", *all_encoded(parts, encoding), ".option pop")
     PRINTED[name] = Function(name, tuple(f"EB_REG {p}" for p in parameters), remark, whole)
     return PRINTED[name]
@@ -197,9 +197,9 @@ def _part(part: Part, encoding: str) -> Part:
 
 
 def hardware_loop(number: int, turns: str, named: str | float, body: Sequence[Part]) -> list[Part]:
-    """A loop without branches: `turns` is the register with their number, `named` the name of it for counting.
+    """A loop without branches. `turns`: register with the number of iterations; `named`: its name for counting.
 
-    CV32E40P asks for at least three instructions, none of them compressed and no branch among them.
+    CV32E40P requires at least three instructions, none of them compressed and no branch among them.
     """
     count = _length(body)
     assert count >= 3
