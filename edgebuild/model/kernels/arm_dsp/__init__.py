@@ -15,7 +15,7 @@ from .plane_words import Words
 
 
 def add(layer: KernelLayer) -> Kernel | None:
-    """Four elements at a time."""
+    """An elementwise sum, four elements at a time."""
     k = layer.plain
     if k.variant != "linear" or not k.shape["flat"]:
         return None
@@ -24,7 +24,7 @@ def add(layer: KernelLayer) -> Kernel | None:
 
 
 def mul(layer: KernelLayer) -> Kernel | None:
-    """Products that are rounded twice, in a few instructions."""
+    """An elementwise product that is rounded twice, in a few instructions."""
     k, y = layer.plain, layer.graph.result(layer.op)
     if y.dtype != "int8" or not layer.graph.arithmetic.fixed_point or (k.variant == "linear" and not k.shape["below"]):
         return None
@@ -40,7 +40,7 @@ def mul(layer: KernelLayer) -> Kernel | None:
 
 
 def pool(layer: KernelLayer, most: int = 255) -> Kernel | None:
-    """Four channels of a window's pixels; sums of at most `most` of them, by default those that fit int16."""
+    """A pool of four channels at a time; sums of at most `most` pixels, by default as many as fit int16."""
     k, x, y = layer.plain, layer.graph.operands(layer.op)[0], layer.graph.result(layer.op)
     average = bool(k.shape.get("average"))
     if k.template != "reductions.c:pool2d" or x.dtype != "int8" or x.shape[0] != 1 or x.shape[3] % 4:
@@ -57,7 +57,7 @@ def pool(layer: KernelLayer, most: int = 255) -> Kernel | None:
 
 
 def _maximum_rest(k: Kernel, taps: int, padded: bool) -> int:
-    """Instructions of four maxima beside those of rows and taps: compilers write windows of up to 4 taps out."""
+    """Instructions of four maxima besides those of rows and taps: compilers unroll windows of up to 4 taps."""
     clamped = (k.scalars["low"], k.scalars["high"]) != (-128, 127)
     return (70 if taps > 4 else 34 if padded else 2) + 18 * clamped
 

@@ -1,7 +1,7 @@
-"""Sums over all channels for Armv7E-M with DSP: variants by the pixels at a time and how their taps are brought.
+"""Sums over all channels for Armv7E-M with DSP: variants by the pixels at a time and by how taps are prepared.
 
-A variant is a value: its micro-kernel and a function that says how what is under a window becomes its operand. Its
-estimate is what the micro-kernel executes, and what the C around it does, which GATHERS has.
+A variant is a value: a micro-kernel, and a function that tells how a window becomes its operand. Its estimate adds the
+instructions of the micro-kernel and those of the C around it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .weight_words import (
 
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 
-# Numbers below that are fitted are instructions of compiled C, from random layers: `python -m tests.bench_estimates`.
+# Fitted numbers below are instructions of compiled C, from random layers: `python -m tests.bench_estimates`.
 CALL = 7  # of a micro-kernel
 COPIED = 4  # results of a last group, for a pixel
 GENERAL = 40  # a result of a sum that the caller makes
@@ -45,9 +45,9 @@ LESS = 5  # four values of a pixel that are added up
 
 @dataclass(frozen=True)
 class Borders:
-    """How many calls make the pixels of a layer, and how many of them see padding.
+    """Numbers of calls that compute a layer's pixels, and of those that read padding.
 
-    `passes`: all calls; `columns`: of them whose windows lie over columns of padding; `part`: over any. `missing`: the
+    `passes`: all calls; `columns`: those whose windows cover columns of padding; `part`: any padding. `missing`: the
     share of rows of windows that are padding.
     """
 
@@ -58,7 +58,7 @@ class Borders:
 
 
 def borders(s: Sums, form: Form, together: int, last: int | None = None) -> Borders:
-    """For `together` pixels at a time. `last`: the last column at which a window may begin."""
+    """The borders for `together` pixels at a time. `last`: the last column at which a window may begin."""
     (h, w, _), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     last = w - fw if last is None else last
     begins = [
@@ -75,11 +75,11 @@ def borders(s: Sums, form: Form, together: int, last: int | None = None) -> Bord
 
 @dataclass(frozen=True)
 class Gathered:
-    """How the operands of a layer's micro-kernels come to be.
+    """How the operands of a layer's micro-kernels are prepared.
 
-    `rows`: of the window whose taps are padded to whole words one by one. `groups`: of four taps of a pixel, in `runs`
+    `rows`: of the window, each of which is padded to whole words. `groups`: of four taps of a pixel, in `runs`
     pieces. `passes`: calls for all channels; the last `left` of them take one pixel, by the micro-kernel `alone`.
-    `cost`: instructions to bring the operands of all of them.
+    `cost`: instructions to prepare all operands.
     """
 
     rows: int
@@ -110,7 +110,7 @@ class Variant:
     paces: dict[str, float] = field(default_factory=dict)
 
     def kernel(self, s: Sums, form: Form) -> Kernel | None:
-        """The variant for these sums; None where it does not serve."""
+        """The kernel of the variant for these sums; None if the variant does not apply."""
         gathered = self.gather(s, form)
         if gathered is None:
             return None
@@ -139,7 +139,7 @@ class Variant:
 
 
 def suited(stem: str, s: Sums, form: Form) -> Micro:
-    """The micro-kernel as the core wants its loads: ahead of products, one by one, or as few as possible."""
+    """The micro-kernel with the loads that suit the core: ahead of products, one by one, or as few as possible."""
     manner = "dual" if DUAL_ISSUE in form.core and s.finish != "sums" else "single" if SLOW_FLASH in form.core else ""
     return MICROS.get(f"{stem}_{manner}") or MICROS[stem]
 
@@ -157,22 +157,22 @@ def instructions(name: str, s: Sums, gathered: Gathered) -> float:
 
 
 def _rows(s: Sums, form: Form) -> int:
-    """Rows of the result that a call makes."""
+    """Rows of the result that a call computes."""
     return 1 if form.rolled else s.out[0]
 
 
 def _whole(s: Sums) -> bool:
-    """Sums go over all channels."""
+    """Whether sums go over all channels."""
     return s.weights.shape[3] == s.size[2]
 
 
 def _near(s: Sums) -> bool:
-    """Taps of a row of the window are neighbours."""
+    """Whether taps of a row of the window are neighbours."""
     return s.dilation[1] == 1 or s.window[1] == 1
 
 
 def in_place_bytes(s: Sums, form: Form) -> Gathered | None:
-    """Pixels that are their own window."""
+    """Operands that are read in place: pixels that are their own window."""
     c, pixels = s.size[2], s.size[0] * s.size[1]
     if not s.pointwise or c % 4:
         return None
@@ -181,7 +181,7 @@ def in_place_bytes(s: Sums, form: Form) -> Gathered | None:
 
 
 def copied_once(s: Sums, form: Form) -> Gathered | None:
-    """The only pixel, copied: words may reach behind its last byte, where weights are zero."""
+    """A copy of the only pixel: words may reach past its last byte, where weights are zero."""
     c = s.size[2]
     if not s.pointwise or s.size[:2] != (1, 1) or c % 4 == 0:
         return None
@@ -191,7 +191,7 @@ def copied_once(s: Sums, form: Form) -> Gathered | None:
 
 
 def widened_once(s: Sums, form: Form) -> Gathered | None:
-    """The only pixel, widened to int16 once for all channels."""
+    """The only pixel, widened to int16 once for all channels, as the operand."""
     c = s.size[2]
     if not s.pointwise or s.size[:2] != (1, 1) or c % 4:
         return None
@@ -205,7 +205,7 @@ def widened_once_of_eights(s: Sums, form: Form) -> Gathered | None:
 
 
 def widened_pairs(s: Sums, form: Form) -> Gathered | None:
-    """Two pixels, widened to int16, row by row of the window."""
+    """Operands of two pixels, widened to int16, row by row of the window."""
     (_, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     n = whole_words(fw * c)
     pointwise = s.pointwise and c % 4 == 0
@@ -241,7 +241,7 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
 
 
 def widened_pairs_alone(s: Sums, form: Form) -> Gathered | None:
-    """Pairs whose last pixel is computed twice: no other micro-kernel reads the weights."""
+    """Operands of pairs whose last pixel is computed twice, because no micro-kernel for one pixel reads the weights."""
     gathered = widened_pairs(s, form)
     return gathered and replace(gathered, left=0, alone="", in_place=PIXELS if gathered.shape["pointwise"] else "")
 
@@ -250,7 +250,7 @@ MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are w
 
 
 def packed_taps(s: Sums, form: Form) -> Gathered | None:
-    """Two pixels whose rows of taps lie without gaps: where a row by itself would be rounded up to four."""
+    """Operands of two pixels whose rows of taps have no gaps, if each row by itself would be padded to four taps."""
     c, ow, (fh, fw) = s.size[2], s.out[1], s.window
     n, run = whole_words(fh * fw * c), fw * c
     if n >= fh * whole_words(run) or c > MOST_CHANNELS or s.dilation[1] != 1 or not _whole(s):
@@ -272,7 +272,7 @@ BYTES = {1: (9, 2, 4.6, 29.5, 2.2, 7.9), 2: (47, 0, 10.8, 9.5, 4.2, 27)}
 
 def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
     def gather(s: Sums, form: Form) -> Gathered | None:
-        """Two pixels in int8, or one: a half or a quarter of the scratch of two in int16.
+        """Operands of two pixels in int8, or one: a half or a quarter of the scratch of two in int16.
 
         They are widened anew for each four channels, and weights of one pixel serve no other.
         """
@@ -301,7 +301,7 @@ MOST_TAPS = 25  # of a window whose rows are listed on the stack
 
 
 def row_pointers(s: Sums, form: Form) -> Gathered | None:
-    """One pixel where its bytes are: the scratch is a pixel of padding, or none."""
+    """Operands of one pixel, read in place: the scratch is a pixel of padding, or none."""
     c, ow, (fh, fw) = s.size[2], s.out[1], s.window
     if c % 4 or s.pointwise or s.dilation[1] != 1 or not _whole(s) or fh * fw > MOST_TAPS:
         return None
@@ -315,7 +315,7 @@ def row_pointers(s: Sums, form: Form) -> Gathered | None:
 
 
 def zipped(s: Sums, form: Form) -> Gathered | None:
-    """Four bytes of a pixel are four taps, and taps of a row are neighbours; the core issues one instruction a time."""
+    """Operands of four zipped pixels, for channels in fours and taps that are neighbours, on single-issue cores."""
     (_, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     pixels = oh * ow if s.pointwise and not form.rolled else ow
     if not _whole(s) or c % 4 or not _near(s) or pixels < 4 or DUAL_ISSUE in form.core:
@@ -340,8 +340,8 @@ def zipped(s: Sums, form: Form) -> Gathered | None:
     )  # fmt: skip
 
 
-# Where flash is slow, weights that are read again and again wait for it; where two instructions issue at once, those of
-# the tuned forms do, and pixels wait to be widened.
+# With slow flash, weights that are read repeatedly stall. On dual-issue cores, instructions of the tuned forms pair,
+# and the widening of pixels stalls.
 TUNED, ONCE = {DUAL_ISSUE: 0.93, SLOW_FLASH: 1.12}, {SLOW_FLASH: 1.03}
 PLAIN, WIDENED = {SLOW_FLASH: 1.3}, {DUAL_ISSUE: 1.2, SLOW_FLASH: 1.3}
 TWO_PIXELS = Variant("dsp 2 pixels", "arm_dsp/convolution.c:conv_pairs", "eb_dot2", widened_pairs, TUNED)
@@ -362,7 +362,7 @@ VARIANTS = (
     Variant("dsp 2 pixels, 4-bit weights", "arm_dsp/convolution.c:conv_pairs", "eb_dot2h", widened_pairs_alone),
     Variant("dsp 2 pixels, packed taps, 4-bit weights", "arm_dsp/convolution.c:conv_packed", "eb_dot2h", packed_taps),
 )
-WAITING = (  # where flash is slow
+WAITING = (  # for cores with slow flash
     Variant("dsp 4 pixels", "arm_dsp/convolution.c:conv_four", "eb_dot4", zipped, {SLOW_FLASH: 0.98}),
     Variant("dsp 8 channels", "arm_dsp/convolution.c:dense", "eb_dot8", widened_once_of_eights, ONCE),
 )
@@ -370,15 +370,15 @@ WAITING = (  # where flash is slow
 
 # Grouped, dilated and transposed convolutions, and those of int16 values: two pixels at a time.
 #
-# A list tells where the pixel under each tap lies; what lies there is widened group by group. See kernels/phases.py.
-# Channels that are no multiple of four lie gapless: the taps together are padded to one, instead of each by itself.
+# A list has the address of the pixel under each tap; its values are widened group by group. See kernels/phases.py.
+# Channels that are no multiple of four have no gaps: the taps together are padded to one, instead of each by itself.
 
-FEW = 2  # channels that leave a part of others' blocks idle
+FEW = 2  # channels with which blocks of other variants are partly idle
 
 
 @dataclass(frozen=True)
 class PhaseSums:
-    """The outputs of a phase as sums.
+    """The sums of a phase of outputs.
 
     `streams`: weights for each group, of which blocks of channels take the first `full` words. `run`: how many taps lie
     side by side in each row. `ends`: how sums become results, with the scalars that this takes.
@@ -396,12 +396,12 @@ class PhaseSums:
         return str(self.ends["finish"])
 
     def alike(self, other: PhaseSums) -> bool:
-        """Whether results come to be in the same way."""
+        """Whether both phases rescale their sums in the same way."""
         return (self.ends, self.scalars) == (other.ends, other.scalars)
 
 
 def convolution(layer: KernelLayer) -> Kernel | None:
-    """Where others do not serve: groups, columns that are not neighbours, int16; and for few channels."""
+    """The kernel for layers that others do not serve (groups, dilated columns, int16), and for few channels."""
     (x, w), s = layer.graph.operands(layer.op)[:2], layer.sums
     neighbours = x.dtype == "int8" and (layer.op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
     served = layer.op.attrs.get("groups", 1) == 1 and neighbours
@@ -409,7 +409,7 @@ def convolution(layer: KernelLayer) -> Kernel | None:
 
 
 def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) -> list[PhaseSums]:
-    """The weights of each in the order in which they are read; none unless all have this form and end alike.
+    """The sums of each phase; none unless all phases have this form and rescale alike.
 
     `paired`: channels come in twos, whose sums may be large: each word has weights of one channel.
     """
@@ -440,7 +440,7 @@ def _wide_phase(op: Op, graph: Graph, weights: Array, run: int) -> PhaseSums:
 
 
 def _phase(op: Op, s: Sums, ends: Factors, run: int, paired: bool) -> PhaseSums | None:
-    """Sums of a phase of int8; None where a channel's stream does not exist."""
+    """Sums of a phase of int8; None if there is no stream for a group."""
     own, count = phases.groups(op, len(s.weights)), s.weights.shape[1]
     rows = 1 if s.weights.shape[3] % 4 else count
     blocks = _twos if paired else _blocks
@@ -462,7 +462,7 @@ def _twos(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
 
 
 def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
-    """The stream of a group, and where in it the last channels begin: one or two by themselves, three as four."""
+    """The stream of a group, and where its last channels begin: one or two by themselves, three as four."""
     k = len(s.weights)
     full, rest = k // 4 * 4, k % 4
     if rest not in (1, 2):
@@ -477,7 +477,7 @@ def _blocks(s: Sums, rows: int, ends: Array) -> tuple[Array, int] | None:
 
 
 def gathered(layer: KernelLayer) -> Kernel | None:
-    """All phases must end alike."""
+    """The kernel that gathers the taps of two pixels; None unless all phases rescale alike."""
     (op, graph), form = phases.joined(layer.op, layer.graph), layer.form
     taps = phases.taps(op, graph)
     alike = _phases(op, graph, taps, False) or _phases(op, graph, taps, True)
@@ -514,7 +514,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
 
 
 def _heads(described: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
-    """Where the weights of each phase begin, those of the last channels of a group, and the next group's."""
+    """Offsets of each phase's weights, of those of a group's last channels, and of the next group's."""
     heads, at = [], 0
     for p in described:
         heads.append((at, p.full, p.streams[0].size, *([p.run] if flat else [])))
@@ -523,7 +523,7 @@ def _heads(described: list[PhaseSums], flat: bool) -> list[tuple[int, ...]]:
 
 
 def _pair(p: PhaseSums, c: int, groups: int, kg: int, flat: bool) -> float:
-    """Instructions for two pixels: beside the micro-kernels, medians of `./sconsw bench-kernels`."""
+    """Instructions for two pixels; besides micro-kernels they are medians of `./sconsw bench-kernels`."""
     entries, wide = p.taps / p.run, p.finish.startswith("wide")
     inner, together = -(-p.taps * c // 4) * 4, c * p.run * (2 if wide else 1)
     if flat:

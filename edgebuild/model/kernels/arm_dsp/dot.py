@@ -1,4 +1,4 @@
-"""Sums of products for Armv7E-M with the DSP extension: a `Micro` says which, and becomes a function in assembly.
+"""Sums of products for Armv7E-M with the DSP extension: a `Micro` describes them, and is printed as assembly.
 
 SMLAD adds two products of 16 bits to a sum. So that it works on int8, a word of an operand holds two taps of two
 channels (or of two pixels) at a time: each half is 256 * b + a. SMLAD on the word sums 256 * B + A, SMLAD on its low
@@ -10,8 +10,8 @@ which differs for negative results only: "signed" corrects them. "once": SMMLA r
 together round once. "_clamped": bounds other than those of int8, each four times in a word.
 
 Weights of four bits lie two a byte: a half of a word holds those of four channels for one tap, the first three plus 8.
-Each comes out by one AND, as 1, 16, 256 or 4096 times its value, and so does its sum. The caller gives what takes the 8
-back: -8 times the sum of each pixel's values.
+One AND extracts each, as 1, 16, 256 or 4096 times its value, and so is its sum. The caller passes the correction for
+the 8: -8 times the sum of each pixel's values.
 
 Factors of a channel are one word (weight_words.py): ROR of `unit` by it is 2^(32 - right). A 2 in the name of an end
 ("relu2"): they are two words, and there is no unit.
@@ -39,12 +39,12 @@ FINISHES = tuple(f"{how}{two}{clamped}" for two in ("", "2") for how in ENDS for
 class Micro:
     """`pixels` x `channels` sums in registers, for all groups of so many channels.
 
-    `x`: how the values of the pixels lie, see OPERANDS. `packs`: of what a word of an operand holds two: "channels" of
-    the weights, "pixels" of the values, or "" where each byte is widened; "nibbles": of weights of four bits it holds
-    eight. `loads`: what comes several words at a time ("x", "w", "starts"); other words come one by one, for a core on
-    which a load behind a load takes one cycle, a word of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2). `ahead`:
-    weights come a step ahead of their products, for a core that issues two instructions and waits two cycles for a load
-    (hal/cycles/cortex-m7.yaml).
+    `x`: the layout of the pixels' values, see OPERANDS. `packs`: what a word of an operand holds two of: "channels" of
+    the weights, "pixels" of the values, or "" where each byte is widened; "nibbles": it holds eight weights of four
+    bits. `loads`: what is loaded several words at a time ("x", "w", "starts"). Other words are loaded one by one, for a
+    core on which a load after a load takes one cycle, a word of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2).
+    `ahead`: weights are loaded a step ahead of their products, for a core that issues two instructions and waits two
+    cycles for a load (hal/cycles/cortex-m7.yaml).
     """
 
     name: str
@@ -58,13 +58,13 @@ class Micro:
 
     @property
     def blocked(self) -> bool:
-        """A call makes several groups of channels."""
+        """Whether a call computes several groups of channels."""
         return bool(self.packs) or self.pixels == 1
 
 
 @dataclass(frozen=True)
 class Operand:
-    """How values of pixels lie: bytes of four taps of all pixels, the C type, and in words."""
+    """A layout of the pixels' values: bytes of four taps of all pixels, the C type, and a description."""
 
     bytes: int
     item: str
@@ -101,7 +101,7 @@ _LISTED = (
     Micro("eb_dot8", 1, 8, "halves", loads=frozenset(), ends=FINISHES),
 )
 MICROS = {m.name: m for m in _LISTED}
-NIBBLES = ("0x000f000f", "0x00f000f0", "0x0f000f00", "0xf000f000")  # of a channel, in both halves of a word
+NIBBLES = ("0x000f000f", "0x00f000f0", "0x0f000f00", "0xf000f000")  # masks of a channel, in both halves of a word
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ class Finish:
 
     @property
     def unit(self) -> bool:
-        """Second factors are made by turning the unit."""
+        """Whether second factors are computed by rotating the unit."""
         return not self.two and not self.sums
 
     def scaled(self, sums: Registers, factors: Registers, seconds: Registers, zero: str, unit: str) -> list[str]:
-        """Results within int8 of sums, each with its factor and its second one, which a unit makes from the first."""
+        """Rescale sums to int8, each by its two factors. With a unit, the second factor is computed from the first."""
         product = "smmla" if self.name.startswith("once") else "smmlar"
         code = [f"{product} {s}, {s}, {f}, {s}" for s, f in zip(sums, factors, strict=True)]
         if self.unit and unit:
@@ -142,7 +142,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Dot:
-    """A micro-kernel with an end, as assembly."""
+    """A micro-kernel with a finish, as assembly."""
 
     m: Micro
     finish: Finish
@@ -156,7 +156,7 @@ class Dot:
         return [names[at : at + across] for at in range(0, len(names), across)]
 
     def of(self, pixel: int, channel: int) -> str:
-        """The register of a sum, when words are taken apart."""
+        """The register of a sum, once words are separated."""
         if self.m.packs in ("channels", "nibbles"):
             return self.sums[pixel][channel // 2][channel % 2]
         if self.m.packs == "pixels":
@@ -166,7 +166,7 @@ class Dot:
 
     @property
     def free(self) -> list[str]:
-        """Registers for operands and, in the end, for factors."""
+        """Registers for operands and, after the products, for factors."""
         used = SUMS[: self.m.pixels * self.m.channels]
         return [r for r in ("r2", "r3", "r8", "r9", "r10", "r11", "r12", "lr") if r not in used]
 
@@ -185,7 +185,7 @@ class Dot:
 
     @property
     def less(self) -> list[str]:
-        """Parameters of what takes the 8 of weights back, for each pixel."""
+        """Parameters that correct the 8 added to weights, one for each pixel."""
         return [f"less{pixel}" for pixel in range(self.m.pixels)] if self.m.packs == "nibbles" else []
 
     def at(self, name: str) -> int:
@@ -195,7 +195,7 @@ class Dot:
         return first + {0: 0, 2: 4, 3: 8}.get(number, 48 + 4 * (number - 4))
 
     def load(self, registers: Registers, pointer: str, several: bool, step: int = 4) -> list[str]:
-        """Words from a pointer that moves on; registers ascend if they come at once."""
+        """Load words from a pointer and advance it; registers must ascend if several are loaded at once."""
         if several and len(registers) == 2:
             return [f"ldrd {registers[0]}, {registers[1]}, [{pointer}], #8"]
         if several and len(registers) > 2:
@@ -203,14 +203,14 @@ class Dot:
         return [f"ldr {r}, [{pointer}], #{step}" for r in registers]
 
     def stacked(self, wanted: dict[str, str]) -> list[str]:
-        """Arguments from the stack to registers; two lie side by side."""
+        """Load arguments from the stack to registers; two are neighbours on the stack."""
         if len(wanted) == 2 and self.m.loads:
             return [f"ldrd {', '.join(wanted.values())}, [sp, #{self.at(next(iter(wanted)))}]"]
         return [f"ldr {register}, [sp, #{self.at(name)}]" for name, register in wanted.items()]
 
 
 def function(m: Micro, finish: str) -> Function:
-    """The micro-kernel with this end as a whole function."""
+    """The micro-kernel with this finish as a whole function."""
     d = Dot(m, Finish(finish))
     saved = ["r0", "r2", "r3", *SUMS, "lr"][0 if m.blocked else 1 :]
     listed = f"{'r0, ' if m.blocked else ''}r2-r11"
@@ -260,7 +260,7 @@ def _remark(d: Dot) -> str:
 
 
 def _begin(d: Dot) -> list[str]:
-    """The pointer to the pixels and their end, then start values, copied to every pixel."""
+    """Load the pointer to the pixels and their end, then start values, copied to every pixel."""
     m, first = d.m, list(SUMS[: d.m.channels * (2 if d.m.packs == "pixels" else 1)])
     code = [f"ldr {X}, [sp]"] if m.blocked and m.x != "listed" else []
     code += [f"ldr {_past(d) or _left(d)}, [sp, #{d.at('x_end')}]"] if m.x != "listed" else []
@@ -269,12 +269,12 @@ def _begin(d: Dot) -> list[str]:
 
 
 def _past(d: Dot) -> str:
-    """The register of the pixels' end where one is free in the loop."""
+    """The register of the pixels' end if one is free in the loop; else ""."""
     return {(1, 4): "lr", (2, 1): "r12", (2, 2): "r12"}.get((d.m.pixels, d.m.channels), "")
 
 
 def _left(d: Dot) -> str:
-    """The register of the bytes that are left before the first turn."""
+    """The register of the bytes that are left before the first iteration."""
     return "r12" if d.m.blocked else "lr"
 
 
@@ -307,7 +307,7 @@ def _products(d: Dot) -> list[Part]:
 
 
 def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Into the loop where fewer groups come first than are written out, by one or two bits of the bytes left."""
+    """Enter the unrolled loop in the middle if groups are left over, by one or two bits of the bytes left."""
     if not d.m.blocked:
         return asm(f"""
         tst {left}, #16 /* an odd number of groups of four taps enters in the middle */
@@ -315,7 +315,7 @@ def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """), (2, 2)
     shift = 32 - OPERANDS[d.m.x].bytes.bit_length()
     bits = f"lsls {left}, {left}, #{shift} /* the count's lowest bit becomes the sign, the next the carry */"
-    if not d.m.loads:  # two groups or three go on behind the end, so that whole turns begin without a taken branch
+    if not d.m.loads:  # two or three groups branch past the end, so that whole iterations begin without a taken branch
         return (bits, "bcs 6f", "bmi 5f"), (3, 3, 3, 4)
     return asm(f"""
         {bits}
@@ -328,7 +328,7 @@ def _entry(d: Dot, left: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def _body(d: Dot, last: bool) -> list[str]:
-    """The products of four taps; `last`: of a turn, so that a free register may get the end of the pixels."""
+    """The products of four taps; `last`: of an iteration, so that a free register may get the end of the pixels."""
     if d.m.packs == "pixels":
         return [line for half in (0, 1) for line in _of_pixels(d, last and half == 1)]
     if not d.m.packs:
@@ -345,7 +345,7 @@ def _body(d: Dot, last: bool) -> list[str]:
 def _both(d: Dot, words: Registers, values: Registers) -> list[str]:
     """Two taps: for each pair of channels a word of weights, for each pixel one of values.
 
-    Weights of four bits are in the first word; the second is their place, one channel after the other.
+    Weights of four bits are in the first word; the second is scratch for one channel after the other.
     """
     code = list[str]()
     if d.m.packs == "nibbles":
@@ -409,7 +409,7 @@ def _prefetched(d: Dot, last: bool) -> list[str]:
 
 
 def _of_eight(d: Dot) -> list[str]:
-    """Four taps of one pixel with eight channels: words come three or four in a row, in the order of their use."""
+    """Four taps of one pixel with eight channels: three or four words are loaded in a row, in order of use."""
     code = list[str]()
     steps = (  # loads of (register, pointer), then products of (pair of channels, weights, values)
         ((("r2", X), ("r3", W), ("r12", W), ("lr", W)), ((0, "r3", "r2"), (1, "r12", "r2"), (2, "lr", "r2"))),
@@ -459,7 +459,7 @@ def _widened(d: Dot) -> list[str]:
 
 
 def _separate(d: Dot) -> list[str]:
-    """Take the upper sum out of words of two: what the low bytes do not explain, over 256. Or sums of nibbles."""
+    """Extract the upper sums of shared words: (whole - sum of low bytes) / 256. Or correct sums of nibbles."""
     if not d.m.packs:
         return []
     if d.m.packs == "nibbles":
@@ -478,7 +478,7 @@ def _separate(d: Dot) -> list[str]:
 
 
 def _finished(d: Dot) -> list[str]:
-    """Results from sums: factors for as many channels at a time as there are registers."""
+    """Rescale sums, with factors for as many channels at a time as there are registers."""
     m, finish = d.m, d.finish
     if finish.sums:
         return []
@@ -502,7 +502,7 @@ def _finished(d: Dot) -> list[str]:
 
 
 def _joined(d: Dot) -> list[str]:
-    """Results of four channels of a pixel as a word in the first one's register, within the bounds."""
+    """Pack results of four channels of a pixel into the first one's register, and clamp them to the bounds."""
     words = [[d.of(p, c) for c in range(at, at + 4)] for p in range(d.m.pixels) for at in range(0, d.m.channels, 4)]
     code = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
     if d.finish.clamped:
@@ -512,13 +512,13 @@ def _joined(d: Dot) -> list[str]:
 
 
 def within(register: str, low: str, high: str, other: str) -> list[str]:
-    """Four bytes within bounds, each four times in a word."""
+    """Clamp four bytes of a register to bounds that are in every byte of a word."""
     return [f"ssub8 {other}, {register}, {low}", f"sel {register}, {register}, {low}",
             f"ssub8 {other}, {high}, {register}", f"sel {register}, {register}, {high}"]  # fmt: skip
 
 
 def _stored(d: Dot) -> list[str]:
-    """Results to memory, and the next group of channels."""
+    """Store results and go on to the next group of channels."""
     if not d.m.blocked:
         return _stored_bytes(d)
     if d.m.packs == "pixels":
@@ -535,7 +535,7 @@ def _stored(d: Dot) -> list[str]:
 
 
 def _stored_pairs(d: Dot) -> list[str]:
-    """Two channels of four pixels, and the next group."""
+    """Store two channels of four pixels and go on to the next group."""
     code = [f"bfi {d.of(p, 0)}, {d.of(p, 1)}, #8, #24" for p in range(4)]
     if d.finish.clamped:
         code += d.stacked({"low4": "r0", "high4": "lr"})
@@ -561,7 +561,7 @@ def _stored_pairs(d: Dot) -> list[str]:
 
 
 def _stored_bytes(d: Dot) -> list[str]:
-    """One channel or two of two pixels."""
+    """Store one channel or two of two pixels."""
     code, channels = list[str](), range(d.m.channels)
     if d.finish.clamped:
         order = [d.of(p, c) for c in channels for p in (0, 1)]
@@ -577,14 +577,14 @@ def _stored_bytes(d: Dot) -> list[str]:
     return code
 
 
-# How operands come to lie as the dot products read them.
+# Functions that arrange operands as the dot products read them.
 
 REGISTERS = tuple(f"r{n}" for n in range(4, 12))
 
 
 # Two pixels share a word of two taps: each half holds 256 * x1 + x0 + 128, which is byte x1 over byte x0 ^ 0x80. SMLAD
-# on the word sums 256 * Y1 + Y0, SMLAD on its low bytes (UXTB16) sums Y0; start values take the 128 back. Words are
-# loaded one by one, because a load behind a load takes one cycle (Cortex-M4 TRM, 3.3.2).
+# on the word sums 256 * Y1 + Y0, SMLAD on its low bytes (UXTB16) sums Y0; start values correct the 128. Words are
+# loaded one by one, because a load after a load takes one cycle (Cortex-M4 TRM, 3.3.2).
 SIGNS = (
     "mov r11, #0x00ff00ff",
     "uadd8 r4, r11, r11 /* from here SEL takes bytes 0 and 2 of its first operand, 1 and 3 of its second */",
@@ -593,7 +593,7 @@ SIGNS = (
 
 
 def _zipped(label: str) -> Loop:
-    """Bytes of four pixels, whose places are in r1, r2, r3 and r12, to r0, up to lr, four at a time."""
+    """Zip bytes of four pixels, from r1, r2, r3 and r12 to r0, up to lr, four at a time."""
     code = [f"ldr {to}, [{x}], #4" for to, x in (("r4", "r1"), ("r5", "r2"), ("r8", "r3"), ("r9", "r12"))]
     code += ["eor r4, r4, r11", "lsl r6, r5, #8", "lsr r7, r4, #8", "sel r4, r4, r6", "sel r6, r7, r5"]
     code += ["eor r8, r8, r11", "lsl r5, r9, #8", "lsr r7, r8, #8", "sel r5, r8, r5", "sel r7, r7, r9"]
@@ -602,7 +602,7 @@ def _zipped(label: str) -> Loop:
 
 
 def zip4() -> Function:
-    """One row."""
+    """The function that zips one row of four pixels."""
     return framed(
         "eb_zip4", "int32_t *to, const int8_t *const *pixels, int32_t n",
         "n bytes, a multiple of four, of four pixels: for each four taps the words of pixels 0 and 1 and of 2 and 3 "
@@ -613,7 +613,7 @@ def zip4() -> Function:
 
 
 def zip4_rows() -> Function:
-    """Rows of a window."""
+    """The function that zips all rows of a window of four pixels."""
     row: tuple[Part, ...] = ("1:", "add lr, r0, r10", _zipped("2"), "ldr r4, [sp, #36]", "ldr r5, [sp, #40]",
            *(f"add {x}, {x}, r4" for x in ("r1", "r2", "r3", "r12")), "subs r5, r5, #1", "str r5, [sp, #40]", "bne 1b",
            )  # fmt: skip
@@ -628,7 +628,7 @@ def zip4_rows() -> Function:
 
 
 def gather(words: int) -> Function:
-    """So many words of a pixel; 0: as many as a parameter says."""
+    """The function that gathers so many words of two pixels; 0: as many as a parameter says."""
     count, bytes_ = ("", ", int32_t n") if not words else (f"_{4 * words}", "")
     parameters = f"const int8_t *const *under, int32_t *to, const int32_t *end, int32_t at{bytes_}"
     remark = (
@@ -663,7 +663,7 @@ def _ends(label: int, letter: str, size: int) -> list[Part]:
 
 
 def gapless() -> Function:
-    """Any number of bytes."""
+    """The function that copies any number of bytes of two pixels without gaps."""
     copies = ("ldr r6, [r4], #4", "ldr r7, [r5], #4", "str r6, [r2], #4", "str r7, [r3], #4")
     tap: tuple[Part, ...] = ("1:", "ldrd r4, r5, [r0], #8", "add r4, r4, r10", "add r5, r5, r10", "sub r12, r11, #4",
            Loop("words", ("2:", *copies, "subs r12, r12, #4", "bgt 2b")),

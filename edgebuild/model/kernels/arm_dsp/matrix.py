@@ -1,4 +1,4 @@
-"""SVDF with int16 states: four features or two times a step.
+"""SVDF with int16 states, four features or two steps in time at once.
 
 Products of two computed matrices: two columns of the second, widened once, times the rows of the first.
 """
@@ -19,7 +19,7 @@ from ..row import KernelLayer
 
 REGISTERS = tuple(f"r{n}" for n in range(4, 12))
 SUMS = REGISTERS[:4]
-# Of functions for rows of int8: groups of four taps before the loop, in a turn of it; a last one that lies back.
+# Functions for rows of int8: groups of four taps before the loop, and in an iteration; whether a last one overlaps.
 KINDS = {"": (1, 1, False), "_ragged": (1, 1, True), "_even": (2, 2, False), "_odd": (1, 2, False)}
 LARGEST = 2**15  # of a sum's terms, each of which is below 2^16
 
@@ -37,7 +37,7 @@ def _four(first: bool = False) -> list[str]:
 
 
 def rows(kind: str, finish: str) -> Function:
-    """int8."""
+    """The function for rows of int8, two at a time, by two columns."""
     ahead, together, ragged = KINDS[kind]
     places = "0 y, 4 two constants, 12 zero, 16 across, 20 down, 24 columns, 28 x_end"
     enter = ["ldr r12, [sp, #36]", "ldr r11, [sp, #40]", "sub sp, sp, #36", moved(36),
@@ -81,7 +81,7 @@ def _pair(letter: str, size: int) -> tuple[str, ...]:
 
 
 def rows_of_halves(odd: bool) -> Function:
-    """int16. `odd`: a last value by itself, whose other half of the columns' words is 0."""
+    """The function for rows of int16. `odd`: a last value by itself; the other half of the columns' words is 0."""
     enter = ["ldrd r12, lr, [sp, #36]", "sub sp, sp, #40", moved(40),
              "/* sp: 0 y, 4 factor, 8 half, 16 shift, 20 across, 24 down, 28 columns, 32 end, 36 x_end */",
              "ldm r12!, {r4-r9}", "mov r10, r0", "mov r11, r3", "str r2, [sp]", "add r2, sp, #4",
@@ -117,7 +117,7 @@ FUNCTIONS |= {f"eb_rows_halves{'_odd' * odd}": partial(rows_of_halves, odd) for 
 
 
 def product(layer: KernelLayer) -> Kernel | None:
-    """Blocks of two rows and two columns. An odd one at the end is computed with the one before it."""
+    """The kernel of int8 in blocks of two rows and two columns; an odd last one is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y = graph.operands(op), graph.result(op)
     m, c, (a, b, n, columns) = contractions.multiplier(op, graph), x.shape[3], y.shape
@@ -141,7 +141,7 @@ def product(layer: KernelLayer) -> Kernel | None:
 
 
 def _pairs(n: int, c: int, columns: int) -> dict[str, int | bool]:
-    """Rows and columns in pairs, an odd one with the one before it; a single one is both."""
+    """Template numbers of pairs of rows and columns: an odd one with the one before it; a single one is both."""
     return {
         "row": c if n > 1 else 0, "down": columns if n > 1 else 0, "end": c * max(1, n // 2 * 2),
         "odd": n > 1 and n % 2 == 1, "odd_x": (n - 2) * c, "odd_y": (n - 2) * columns, "odd_end": n * c,
@@ -150,7 +150,7 @@ def _pairs(n: int, c: int, columns: int) -> dict[str, int | bool]:
 
 
 def halves(layer: KernelLayer) -> Kernel | None:
-    """int16 of TFLite: blocks of two rows and two columns, in sums of 64 bits, of which one word is left."""
+    """The kernel of TFLite's int16 in blocks of two rows and two columns, with sums of 64 bits."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y = graph.operands(op), graph.result(op)
     c, (a, b, n, columns), tensors = x.shape[3], y.shape, (x, w, y)
@@ -174,7 +174,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
 
 
 def wide(layer: KernelLayer) -> Kernel | None:
-    """int16 with any bounds and scale: pairs of elements of a row meet those of two columns, in sums of 64 bits."""
+    """The kernel of int16 with any bounds and scale: pairs of elements of a row by two columns, in sums of 64 bits."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), (a, b, n, columns) = graph.operands(op), graph.result(op).shape
     c = x.shape[3]
@@ -191,12 +191,12 @@ def wide(layer: KernelLayer) -> Kernel | None:
 
 
 def _kind(c: int) -> str:
-    """The function for rows of c bytes, named by how it goes through groups of four."""
+    """The suffix of the function for rows of c bytes: how it loops over groups of four."""
     return "_ragged" if c % 4 else "" if c < 12 else "_odd" if c // 4 % 2 else "_even"
 
 
 def _finish(arithmetic: Arithmetic, m: Multiplier, c: int) -> str:
-    """How sums of c terms below 2^16 end, as `Sums.finish` says it."""
+    """The finish of sums of c terms below 2^16, as in `Sums.finish`; "": none is exact."""
     if not 1 <= -m.shift <= 31:
         return ""
     if arithmetic.fixed_point:
@@ -205,7 +205,7 @@ def _finish(arithmetic: Arithmetic, m: Multiplier, c: int) -> str:
 
 
 def state(layer: KernelLayer) -> Kernel | None:
-    """Features are widened once; their zero point is folded into the start values."""
+    """The kernel of an SVDF's state: features are widened once, with their zero point folded into the start values."""
     (old, x, w), y, k = layer.graph.operands(layer.op), layer.graph.result(layer.op), layer.plain
     if (old.dtype, x.dtype, y.dtype) != ("int16", "int8", "int16") or w.data is None:
         return None
@@ -223,7 +223,7 @@ def state(layer: KernelLayer) -> Kernel | None:
 
 
 def total(layer: KernelLayer) -> Kernel | None:
-    """Sums over time of pairs of int16."""
+    """The kernel of an SVDF's outputs: sums over time of pairs of int16."""
     (held, times), y, k = layer.graph.operands(layer.op)[:2], layer.graph.result(layer.op), layer.plain
     terms, units, scalars = int(str(k.shape["T"])), int(str(k.shape["U"])), _rounding_scalars(layer)
     if (held.dtype, times.dtype, y.dtype) != ("int16", "int16", "int8") or terms % 2 or scalars is None:
@@ -236,7 +236,7 @@ def total(layer: KernelLayer) -> Kernel | None:
 
 
 def _rounding_scalars(layer: KernelLayer) -> dict[str, int | float] | None:
-    """Scalars of the rounding in two multiplications; None where results have other bounds than their type's."""
+    """Scalars of the rounding in two multiplications; None if results have other bounds than their type's."""
     k, y = layer.plain, layer.graph.result(layer.op)
     if not layer.graph.arithmetic.fixed_point or is_float(y):
         return None

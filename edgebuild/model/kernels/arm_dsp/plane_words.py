@@ -1,7 +1,7 @@
 """Planes for Armv7E-M with the DSP extension: two taps at a time.
 
 An element is an int16, so that SMLAD multiplies two neighbours. Where taps are not neighbours, an element is a word of
-the two that are: it and the one a dilation behind it. Words of the plane may be unaligned.
+the two that are: it and the one a dilation after it. Words of the plane may be unaligned.
 
 The weights of a small window stay in registers. Then words of the plane are loaded once for all outputs of a block, of
 which every other one may begin in the upper half of a word: `multiplies` says which weights it takes.
@@ -22,10 +22,10 @@ from ..blocks.plane_cores import Thumb
 from ..micro import Part
 from .weight_words import factors
 
-# Paces (`bench-cycles`): where flash is slow, and of weights in registers against compiled code, on a core that issues
+# Paces (`bench-cycles`): with slow flash; and, of weights in registers against compiled code, on a core that issues
 # one instruction at a time: loads stand one by one.
 FETCHING, PACE = 1.15, 0.85
-MOST_SUMMED = 9  # weights that are added up for a start value: then a bias of two bytes does in place of it
+MOST_SUMMED = 9  # weights that are summed at run time, so that a bias of two bytes replaces a start value
 
 
 HELD = ("r1", "r2", "r3", "r4", "r5", "r6")  # weights that stay in registers
@@ -149,7 +149,7 @@ class Words(Thumb):
         return code + (self.put("lr", "start") if self.held or (biased and self.p.looped) else [])
 
     def all_weights(self, biased: bool) -> list[str]:
-        """The weights of a channel to their registers, row by row through those of sums; the zero point is in r12."""
+        """Load the weights of a channel to registers, row by row through those of sums; the zero point is in r12."""
         code, taps = ["mov r11, r1"], self.p.run.taps
         code += ["pkhbt r12, r12, r12, lsl #16"] if biased else []
         for row in range(self.p.lines.taps):
@@ -168,7 +168,7 @@ class Words(Thumb):
             yield list(range(begin, min(self.p.run.taps, begin + size)))
 
     def widened(self, taps: list[int], at: int) -> list[str]:
-        """Weights of taps from byte `at` on, two in a register."""
+        """Load weights of taps from byte `at` on, two in a register."""
         code = list[str]()
         for four in range(0, len(taps), 4):
             low, high, count = self.weights[four // 2], (*self.weights, "")[four // 2 + 1], len(taps) - four
@@ -181,7 +181,7 @@ class Words(Thumb):
         return code
 
     def row_of_held(self, count: int, row: int) -> list[str]:
-        """Products with weights in registers. The last sum's has the start value until its own products come."""
+        """Products with weights in registers. The last sum's register holds the start value until its first product."""
         last, pairs, run = self.sums[count - 1], len(self.pairs), self.p.run
         code = [] if row else self.get(last, "start")
         first, loaded, on = row * self.p.lines.dilation * self.line, 0, count * run.stride * self.item
@@ -209,7 +209,7 @@ class Words(Thumb):
             code += self.widened(taps, row * run.taps + taps[0])
             pairs = [(o, i, o * run.stride + t * run.dilation) for o in range(count) for i, t in enumerate(taps[::2])]
             columns = sorted({c for _, _, c in pairs})
-            for two in zip(columns[::2], [*columns[1::2], -1], strict=False):  # a load behind a load is the faster one
+            for two in zip(columns[::2], [*columns[1::2], -1], strict=False):  # a load after a load is faster
                 code += [f"ldr {x}, [r0, #{first + c * self.item}]" for x, c in zip(("r2", "r3"), two, strict=True)
                          if c >= 0]  # fmt: skip
                 for x, column in zip(("r2", "r3"), two, strict=True):

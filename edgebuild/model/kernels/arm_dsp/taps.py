@@ -2,8 +2,8 @@
 
 Depthwise sums of four channels of a pixel at a time, straight from the operand: rows of a ring cost no more.
 
-A list says where the pixel under each tap of the window lies. int8: two taps share a word; windows of few sizes, for
-their taps are written out. int16: any window, tap by tap in a loop.
+A list has the address of the pixel under each tap of the window. int8: two taps share a word; only windows of a few
+sizes, because their taps are unrolled. int16: any window, tap by tap in a loop.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from . import wide
 from .dot import FINISHES, Finish, within
 from .weight_words import bounds, factors, two_words
 
-WRITTEN_OUT = (9, 25)  # taps of windows of int8
+WRITTEN_OUT = (9, 25)  # taps of windows of int8, which are unrolled
 PIXEL, GENERAL = 48, 25  # instructions of compiled C (`bench-kernels`): a pixel; a result of a sum
-# Paces (`bench-cycles`): each tap is a load, on a core that issues one instruction at a time; and from a slow flash.
+# Paces (`bench-cycles`): each tap is a load, on a core that issues one instruction at a time; and with slow flash.
 LOADING, FETCHING = 1.12, 1.8
 SAVED = (*(f"r{n}" for n in range(3, 12)), "lr")
 REMARK = (
@@ -43,7 +43,7 @@ def _parameters(item: str, finish: Finish, more: tuple[str, ...]) -> tuple[str, 
 
 
 def bytes_(taps: int, end: str) -> Function:
-    """int8 through a window of so many taps."""
+    """The function for int8 and a window of so many taps."""
     finish = Finish(end)
     more = ("zero", *(["unit"] if finish.unit else []), *(["low4", "high4"] if finish.clamped else []))
     at = {name: 44 + 4 * i for i, name in enumerate(more)}
@@ -86,7 +86,7 @@ def _scaled(finish: Finish) -> list[str]:
 
 
 def halves(clamped: bool) -> Function:
-    """int16 through any window; the results of four channels have a scale each."""
+    """The function for int16 and any window; each channel has a scale of its own."""
     body = ("ldr r9, [r0], #4", "ldm r1!, {r10, r11}", "add r9, r9, r2", "ldr r8, [r9]", "ldr r9, [r9, #4]",
             "smlabb r4, r8, r10, r4", "smlatt r5, r8, r10, r5", "smlabb r6, r9, r11, r6", "smlatt r7, r9, r11, r7",
             )  # fmt: skip
@@ -118,7 +118,7 @@ FUNCTIONS |= {f"eb_wide_taps{'_clamped' * clamped}": partial(halves, clamped) fo
 
 @cache
 def _micro(name: str) -> Function:
-    """For estimates."""
+    """A function by name, cached for estimates."""
     return FUNCTIONS[name]()
 
 
@@ -136,7 +136,7 @@ def stream(s: Sums) -> Array:
 
 
 def of_bytes(s: Sums, form: Form) -> Kernel | None:
-    """int8."""
+    """The depthwise kernel of int8."""
     c, (oh, ow, k), taps = s.size[2], s.out, s.window[0] * s.window[1]
     if c != k or c % 4 or taps not in WRITTEN_OUT or not s.fits:
         return None
@@ -168,7 +168,7 @@ def of_bytes(s: Sums, form: Form) -> Kernel | None:
 
 
 def of_halves(layer: KernelLayer) -> Kernel | None:
-    """int16."""
+    """The depthwise kernel of int16."""
     op, graph, form = layer.op, layer.graph, layer.form
     (x, w), (oh, ow, k) = graph.operands(op)[:2], graph.result(op).shape[1:]
     if not wide.fits(op, graph) or w.data is None or x.shape[3] != k or k % 4 or x.shape[0] > 1:
@@ -198,16 +198,16 @@ def of_halves(layer: KernelLayer) -> Kernel | None:
 TAPS = ("r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10")
 WEIGHTS, SUMS = ("r1", "lr"), ("r11", "r12")  # weights take turns
 PACE = 1.5  # on a core that issues two instructions at once (`bench-cycles`): each product waits for its sum
-WAITING = 1.3  # the same where flash is slow
+WAITING = 1.3  # with slow flash
 REACH = 4095  # of the offset of a load or store
 Shape = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Window:
-    """`rows` of `run` values that are neighbours in a line; those of the second pixel begin `advance` values later.
+    """A window: `rows` of `run` neighbouring values in a line; the second pixel's begin `advance` values later.
 
-    A row has a register of two values for each two of a pixel. A last one shares its register with the second pixel's.
+    A register holds two values of a row of a pixel. An odd last value shares a register with the second pixel's.
     """
 
     rows: int
@@ -233,7 +233,7 @@ class Window:
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Instructions for a channel: sums in r11 and r12, then its factors in what would be the next WEIGHTS."""
+        """Instructions for a channel: sums in r11 and r12, then its factors in the registers of the next WEIGHTS."""
         pairs, single, word = list[tuple[int, str, str, str, str]](), list[str](), 0
         for row in range(self.rows):
             first = row * self.run
@@ -260,7 +260,7 @@ class Window:
         return self.rows * (self.run // 2) + (-(-self.rows // 2) if self.run % 2 else 0)
 
     def packed(self, weights: Array) -> Array:
-        """K x rows x run to K x words: pairs of each row, then last ones of two rows each."""
+        """Weights, K x rows x run, as K x words: pairs of each row, then last ones of two rows each."""
         even = self.run // 2 * 2
         halves_in_registers = [weights[:, :, :even].reshape(len(weights), -1)]
         if self.run % 2:
@@ -285,7 +285,7 @@ class Pairs:
 
     @property
     def together(self) -> int:
-        """Channels that are written out for a turn."""
+        """Channels that are unrolled in an iteration."""
         return next(n for n in (4, 2, 1) if self.channels % n == 0)
 
     @property
@@ -299,7 +299,7 @@ class Pairs:
         return WEIGHTS[self.window.words % 2], WEIGHTS[(self.window.words + 1) % 2]
 
     def _results(self, i: int) -> list[str]:
-        """Channel i of those together; then the first factor's register has the place of channel 0's result."""
+        """Rescale and store channel i of those together; then the first factor's register has channel 0's address."""
         (first, second), letter = self.factors, "h" if self.item == 2 else "b"
         if self.item == 2:
             code = [f"smmul {v}, {v}, {first}" for v in SUMS]
@@ -350,7 +350,7 @@ class Pairs:
 
 
 def bytes_in_registers(s: Sums, form: Form) -> Kernel | None:
-    """int8. Of channels that are a multiple of four, blocks of four taps take as few instructions, without lines."""
+    """The kernel of int8; None for channels in fours, for which blocks of four taps are as cheap without lines."""
     if s.finish == "sums" or not s.fits or s.weights.shape[3] != s.size[2] or s.size[2] % 4 == 0:
         return None
     ends, clamped = two_words(s), s.finish.endswith("_clamped")
@@ -361,7 +361,7 @@ def bytes_in_registers(s: Sums, form: Form) -> Kernel | None:
 
 
 def halves_in_registers(layer: KernelLayer) -> Kernel | None:
-    """int16."""
+    """The kernel of int16 with taps in registers."""
     op, graph, form = layer.op, layer.graph, layer.form
     x, w = graph.operands(op)[:2]
     if not wide.fits(op, graph) or w.data is None or x.shape[0] > 1 or op.attrs.get("groups", 1) > 1:
@@ -377,7 +377,7 @@ def halves_in_registers(layer: KernelLayer) -> Kernel | None:
 def _few(
     stem: str, weights: Array, start: Array, factors: Array, shape: Shape, scalars: dict[str, int | float], form: Form,
 ) -> Kernel | None:  # fmt: skip
-    """`shape`: letters of the template."""
+    """The kernel with taps in registers; None if there are too many. `shape`: letters of the template."""
     (k, rows, across, c), item = weights.shape, 2 if shape["wide"] else 1
     width, step, outputs, pad = (shape[letter] for letter in ("W", "SX", "OW", "PX"))
     line = ((outputs - 1) * step + across) * c

@@ -26,9 +26,9 @@ LEAST_RIGHT, MOST_RIGHT = 2, 22  # 2^(32 - right) is positive, and the beginning
 
 @dataclass(frozen=True)
 class Factors:
-    """`words`: by channel one, or 2 M - 2^32 and -2^(32 - right), or none where they are not in the stream.
+    """The factors of a layer. `words`, by channel: one, or 2 M - 2^32 and -2^(32 - right), or none in the stream.
 
-    `finish`: as of `Sums`, with a 2 where they are two, in names of functions. `unit`: what `ror` turns, if it is one.
+    `finish`: that of `Sums`, with a 2 for two words, in names of functions. `unit`: what `ror` rotates, for one word.
     """
 
     words: Array
@@ -70,7 +70,7 @@ def two_words(s: Sums) -> Factors:
 def _one_word(how: str, bounds: tuple[int, int], *arrays: bytes) -> tuple[Array, int] | None:
     """The words, K x 1, and the unit. `bounds`: of results without zero point; mantissa, right, most by channel."""
     mantissa, right, most = (np.frombuffer(a, np.int64) for a in arrays)
-    right = np.where(most == 0, np.maximum(right, LEAST_RIGHT), right)  # any will do
+    right = np.where(most == 0, np.maximum(right, LEAST_RIGHT), right)  # any shift gives the result
     if right.min() < LEAST_RIGHT or right.max() > MOST_RIGHT or most.max() >= MOST_SUM:
         return None
     exact = 2 * mantissa
@@ -84,7 +84,7 @@ def _one_word(how: str, bounds: tuple[int, int], *arrays: bytes) -> tuple[Array,
 
 
 def _begins(how: str, bounds: tuple[int, int], right: Array) -> Array:
-    """K x results: what x * (2^32 + m) is at least, for each result above the lowest.
+    """K x results: the lower bound of x * (2^32 + m) for each result above the lowest.
 
     Rounding the product half up moves it by 2^31, rounding it down by nothing. Halves of q / 2^right go up, but those
     below zero go down where `how` is "signed".
@@ -138,7 +138,7 @@ def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | 
 
 
 def _in_blocks(s: Sums, together: int, channels: int, rows: int) -> tuple[Array, Array, Array]:
-    """Taps, start values and bounds of channels that share words; there are as many as whole blocks of `channels`."""
+    """Taps, start values and bounds of channels that share words, padded to whole blocks of `channels`."""
     missing = -s.out[2] % channels
     taps: Array = s.weights.reshape(s.out[2], rows, -1).astype(np.int64)
     taps = np.pad(taps, ((0, missing), (0, 0), (0, -taps.shape[2] % 4)))
@@ -161,7 +161,7 @@ def _of_halves(starts: Array, halves: Array, ends: Array, channels: int) -> Arra
 def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of micro-kernels that take weights of four bits: start values, words of two taps of four channels.
 
-    None: a weight takes more bits, or a sum leaves what its place in a word leaves it.
+    None: a weight has more bits, or a sum exceeds its part of a word.
     """
     if not s.fits or s.weights.min() < -8 or s.weights.max() > 7:
         return None
@@ -174,7 +174,7 @@ def of_nibbles(s: Sums, channels: int, rows: int) -> Array | None:
 
 @computed_once
 def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
-    """The stream of micro-kernels that pack nothing, for sums that share no word; None where others serve."""
+    """The stream of micro-kernels that pack nothing, for sums that share no word; None if other streams apply."""
     if of_channels(s, 4, 1) is not None or s.finish == "sums" or not s.fits:
         return None
     return stream(s.weights.reshape(s.out[2], rows, -1), s.start, factors(s).words, channels, range(4))
@@ -184,7 +184,7 @@ def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
 def of_pixels(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of eb_dot4, which packs two pixels: for each two channels start values, words of two taps, factors.
 
-    None: a sum does not fit the upper part of a shared word, or a channel has no other beside it.
+    None: a sum does not fit the upper part of a shared word, or the number of channels is odd.
     """
     k = s.out[2]
     taps: Array = s.weights.reshape(k, -1).astype(np.int64)
@@ -207,7 +207,7 @@ def requantised(s: Sums, values: Array, group: str) -> tuple[tuple[Constant, ...
 
 
 def bounds(s: Sums) -> dict[str, int | float]:
-    """Bounds other than those of int8, four times in a word each."""
+    """Scalars of bounds other than those of int8, each in four bytes of a word."""
     if not s.finish.endswith("_clamped"):
         return {}
     low, high = ((bound & 0xFF) * 0x01010101 for bound in (s.low, s.high))

@@ -17,7 +17,7 @@ from ..row import KernelLayer
 
 
 def fits(op: Op, graph: Graph) -> bool:
-    """One image of int16, weights of int8, TFLite's rounding of 64-bit sums over 17 bits or more, no zero points."""
+    """Whether it is an int16 image, int8 weights, no zero points, and TFLite's 64-bit rounding by 17 bits or more."""
     (x, w), y = graph.operands(op)[:2], graph.result(op)
     types = (x.dtype, w.dtype, y.dtype) == ("int16", "int8", "int16") and w.data is not None
     if not types or not graph.arithmetic.fixed_point or zero_of(x) or not spatial.wide(op, graph):
@@ -27,7 +27,7 @@ def fits(op: Op, graph: Graph) -> bool:
 
 
 def ends(op: Op, graph: Graph) -> tuple[str, dict[str, int | float]]:
-    """How sums end, and the scalars that this needs."""
+    """The suffix of functions for the result's bounds, and the scalars that they need."""
     y = graph.result(op)
     low, high = spatial.bounds(op, y)
     if (low, high) == (-(2**15), 2**15 - 1):
@@ -47,7 +47,7 @@ def rescaling(op: Op, graph: Graph) -> Array:
 
 
 def ended(sums: Sequence[str], factors: Sequence[tuple[str, str]], zero: str, bounds: Sequence[str]) -> list[str]:
-    """Instructions from sums to results: both constants of each; the bounds, unless they are those of int16."""
+    """Instructions that rescale sums by both constants of each, and clamp them to the bounds or to int16."""
     code = list[str]()
     for v, (first, second) in zip(sums, factors, strict=True):
         code += [f"smmul {v}, {v}, {first}", f"smmlsr {v}, {v}, {second}, {zero}"]
@@ -112,7 +112,7 @@ def function(pixels: int, clamped: bool) -> Function:
 def _stored(
     sums: Sequence[str], factors: Sequence[tuple[str, str]], zero: str, bounds: Sequence[str], places: Sequence[str]
 ) -> list[str]:
-    """Results to memory, one after the other."""
+    """Rescale and store sums, one after the other."""
     code = list[str]()
     for v, both, place in zip(sums, factors, places, strict=True):
         code += [*ended([v], [both], zero, bounds), f"strh {v}, [{place}], #2"]
@@ -160,7 +160,7 @@ def stream(weights: Array, first: Array, factors: Array, block: int, order: Sequ
 
 
 def dense(layer: KernelLayer) -> Kernel | None:
-    """A row at a time, four channels of it at once."""
+    """The kernel of a dense layer: a row at a time, four channels of it at once."""
     op, graph = layer.op, layer.graph
     w = graph.operands(op)[1]
     if layer.form.rolled or not fits(op, graph) or w.data is None or w.shape[1] % 4:
@@ -179,7 +179,7 @@ def dense(layer: KernelLayer) -> Kernel | None:
 
 
 def _plain_halves(layer: KernelLayer) -> bool:
-    """int16 in TFLite's arithmetic without zero points, whose results are bounded by their type alone."""
+    """Whether the op is int16 in TFLite's arithmetic without zero points, and bounded by its type alone."""
     tensors = (*layer.graph.operands(layer.op), layer.graph.result(layer.op))
     if not layer.graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors):
         return False
@@ -187,7 +187,7 @@ def _plain_halves(layer: KernelLayer) -> bool:
 
 
 def product(layer: KernelLayer) -> Kernel | None:
-    """Elementwise products, rounded twice in a few instructions."""
+    """The kernel of elementwise products, rounded twice in a few instructions."""
     k = layer.plain
     if not _plain_halves(layer) or not -31 <= (m := elementwise.mul_factor(layer.op, layer.graph)).shift <= -1:
         return None
@@ -197,7 +197,7 @@ def product(layer: KernelLayer) -> Kernel | None:
 
 
 def total(layer: KernelLayer) -> Kernel | None:
-    """Elementwise sums: each operand and the sum are rounded."""
+    """The kernel of elementwise sums: each operand and the sum are rounded."""
     k = layer.plain
     if not _plain_halves(layer) or not k.shape["flat"]:
         return None
@@ -217,7 +217,7 @@ def total(layer: KernelLayer) -> Kernel | None:
 
 
 def _half_factor(mantissa: int, shift: int) -> dict[str, int | float]:
-    """The factor of a result as eb_scale_halves takes it."""
+    """The factor of a result in the form of eb_scale_halves's parameters."""
     return {"y_mul": 2 * mantissa - 2**32, "y_shift": -(2 ** (32 + shift))}
 
 

@@ -2,7 +2,7 @@
 
 F(2x2, 3x3) of Lavin and Gray, "Fast Algorithms for Convolutional Networks" (2016), section 4.1. Weights are transformed
 when the model is compiled, with a G twice as large, so that they are whole numbers. Every sum is then four times the
-convolution's, which is exact: the reference's results come out bit by bit.
+convolution's. That is exact, so the results are the reference's, bit by bit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .weight_words import factors
 
 TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
 PLACES = 16  # of a tile of 4x4, each of which has its own matrix of channels
-TILES = 4  # that meet a pair of words of weights in registers
-ROOM = 64  # channels of the tiles that are transformed at a time, where flash is slow: weights serve them all
+TILES = 4  # tiles that share a pair of words of weights in registers
+ROOM = 64  # channels of the tiles that are transformed at a time with slow flash: weights serve them all
 
 
 REGISTERS = tuple(f"r{n}" for n in range(4, 12))
@@ -35,7 +35,7 @@ def _in_place(a: str, b: str, c: str, d: str, third: str) -> list[str]:
 
 
 def tile() -> Function:
-    """Words are loaded one by one, because a load behind a load takes one cycle (Cortex-M4 TRM, 3.3.2)."""
+    """Transform a tile. Loads are single, because a load after a load takes one cycle (Cortex-M4 TRM, 3.3.2)."""
     body: list[Part] = ["1:"]
     for row in range(4):
         body += ["add r12, r2, lr", "ldr r4, [r2]", "ldr r5, [r2, lr]", "ldr r6, [r2, lr, lsl #1]"]
@@ -70,7 +70,7 @@ def _product(at: int, v: str, begins: bool) -> str:
 
 
 def _step(begins: bool = False) -> list[str]:
-    """Two taps of four tiles with two channels. `begins`: they are the first ones: sums need no zero before them."""
+    """Two taps of four tiles with two channels. `begins`: they are the first, so sums need not be zero before them."""
     code = ["ldr r2, [r1], #4", "ldr r3, [r1], #4"]
     for some in SUMS:
         code += ["ldr r12, [r0], #4", "ldr lr, [r0], #4", *(_product(i, v, begins) for i, v in enumerate(some))]
@@ -80,8 +80,8 @@ def _step(begins: bool = False) -> list[str]:
 def _dual_step(begins: bool = False, last: bool = False) -> list[str]:
     """A step for a core that issues two instructions and waits two cycles for a load (hal/cycles/cortex-m7.yaml).
 
-    The words of the first products are there, in r2, r3, r12 and lr, and those of the next step's come in between.
-    `last`: r0 is compared with the end before lr gets its word.
+    The words of the first products are in r2, r3, r12 and lr; those of the next step are loaded in between.
+    `last`: r0 is compared with the end before lr is loaded.
     """
     code = list[str]()
     for tiles, some in enumerate(SUMS):
@@ -137,7 +137,7 @@ def _tile_of_results() -> list[str]:
 
 
 def _results(finish: Finish) -> list[Part]:
-    """Results of two channels of all tiles."""
+    """Rescale and store results of two channels of all tiles."""
     bound = AT["unit"] + 4 * finish.unit
     tile: list[Part] = ["7: /* a tile */", *_tile_of_results(), "ldr r8, [sp, #20]", "ldr r9, [sp, #24]"]
     tile += ["ldr r10, [sp, #28]", f"ldr r11, [sp, #{AT['zero']}]"]
@@ -170,7 +170,7 @@ def _results(finish: Finish) -> list[Part]:
 
 
 def products(unroll: int, dual: bool, end: str) -> Function:
-    """`dual`: for a core that issues two instructions. `unroll`: steps of two taps that are written out."""
+    """The function for all channels. `dual`: for dual-issue cores. `unroll`: steps of two taps that are written out."""
     finish = Finish(end)
     more = ["unit"] * finish.unit + ["low", "high"] * finish.clamped
     return framed(
@@ -217,7 +217,7 @@ def stream(s: Sums) -> Array:
 
 
 def _serves(s: Sums, form: Form) -> bool:
-    """Flash is free, outputs come in tiles of 2x2, channels in words, and four times a sum fits int32."""
+    """Whether flash does not count, outputs come in 2x2 tiles, channels in words, and four times a sum fits int32."""
     (oh, ow, k), c = s.out, s.size[2]
     plain = s.window == (3, 3) and s.stride == (1, 1) and s.dilation == (1, 1) and s.weights.shape[3] == c
     whole = c % 4 == 0 and k % 2 == 0 and min(oh, ow) >= 2
@@ -226,7 +226,7 @@ def _serves(s: Sums, form: Form) -> bool:
 
 
 def winograd(s: Sums, form: Form) -> Kernel | None:
-    """3.6 times the weights' flash for about two thirds of the time; the scratch holds the tiles."""
+    """The kernel: 3.6 times the weights' flash for about two thirds of the time; the scratch holds the tiles."""
     if not _serves(s, form):
         return None
     c, (oh, ow, _) = s.size[2], s.out
@@ -263,7 +263,7 @@ def _instructions(s: Sums, tiles: int, groups: int) -> float:
 
 
 def _at_borders(s: Sums) -> int:
-    """Tiles that see padding."""
+    """Tiles that read padding."""
     counts = []
     for size, out, pad in zip(s.size[:2], s.out[:2], s.pad, strict=True):
         starts = [min(2 * i, out - 2) - pad for i in range(-(-out // 2))]
@@ -273,5 +273,5 @@ def _at_borders(s: Sums) -> int:
 
 
 def _pace(form: Form, groups: int) -> float:
-    """Cycles of an instruction against those of `two_pixels` (`verify --cycles`, layers of many shapes)."""
+    """Cycles of an instruction against those of TWO_PIXELS (`verify --cycles`, layers of many shapes)."""
     return 1 + 0.12 / groups if SLOW_FLASH in form.core else 0.91
