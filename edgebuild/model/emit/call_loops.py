@@ -132,7 +132,7 @@ def _differ_in_numbers(a: object, b: object) -> bool:
 
 
 def _turns(steps: Sequence[object], at: int, body: int) -> int:
-    """How often the `body` calls from `at` on repeat, with every number growing by a constant step of its own."""
+    """The number of times that the `body` calls from `at` on repeat, every number growing by a constant step."""
     turns = 1
     while at + (turns + 1) * body <= len(steps):
         for i in range(at, at + body):
@@ -254,7 +254,7 @@ def shared(
         first = replace(kernels[members[0]], shape={**kernels[members[0]].shape, **letters})
         try:
             text = prints(first) if letters else ""
-        except NumberNeeded as problem:
+        except NumberNeeded as problem:  # retry in smaller groups that agree on the number
             waiting += _parted(kernels, members, min(problem.keys))
             continue
         if letters and len(text) >= least:

@@ -91,7 +91,7 @@ class Program:
     constants: tuple[addresses.Named, ...]  # places in the weights
     functions: tuple[Function, ...]
     steps: tuple[Step, ...]
-    definitions: tuple[str, ...]  # of the functions of steps
+    definitions: tuple[str, ...]  # C of the functions of steps, and their common code
     helpers: tuple[Helper, ...]
     engines: tuple[tuple[str, str], ...]  # engines' functions that kernels call, and their patterns
 

@@ -18,7 +18,7 @@ from ..views.drawing import COLOURS, LETTER, Drawing, Shape, box, drawn, fitted,
 from .addresses import comment
 
 WIDTH, RIGHT = 720, 12  # pixels
-NAMES, HEAD, ROW, BAR, FOOT = 100, 24, 30, 22, 52  # of timelines
+NAMES, HEAD, ROW, BAR, FOOT = 100, 24, 30, 22, 52  # pixels, of timelines
 KINDS = {"compute": COLOURS[0], "send": COLOURS[1], "wait": "#b8bfc6"}
 LEAST = 0.05  # pixels: a shorter time is not drawn
 

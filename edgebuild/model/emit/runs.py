@@ -81,7 +81,7 @@ def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
     end = len(order)
     same = [[0] * (longest + 1) for _ in range(end + 1)]  # from `at` on, how many numbers equal those `length` later
     best = [(0, 0, 0)] * (end + 1)  # from `at` on: bytes, and count and length of the first line
-    for at in reversed(range(end)):
+    for at in reversed(range(end)):  # dynamic programming: `best[at]` follows from those behind it
         choices = []
         for length in range(1, min(MOST, end - at) + 1):
             choices.append((2 + length + best[at + length][0], 1, length))

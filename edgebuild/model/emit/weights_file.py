@@ -26,7 +26,7 @@ from ..plan.search import Plan
 
 HEADER, ALIGN, MAGIC = 16, 4, b"EBW1"
 UNSHOWN = ("source", "name", "target", "note")  # fields of a request that are no options, or that notes omit
-OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # as in a string of C
+OCTAL = [f"\\{byte:03o}" for byte in range(256)]  # escapes of a C string
 
 
 @dataclass(frozen=True)

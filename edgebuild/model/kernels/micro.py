@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from math import ceil
 from textwrap import dedent, wrap
 
-COLUMNS = 120  # of a line of C
+COLUMNS = 120  # longest line of C
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ...base.levels import Engine
 from ..ir import Arithmetic, Array, Dim, Graph, Nest, Op, Quant, Same, Tensor, Whole
 from ..surface import C_TYPES as C_TYPES
 
-UNSIGNED = ("uint32", "uint64")  # of TFLM's audio front end; other operators move them, but do not compute with them
+UNSIGNED = ("uint32", "uint64")  # types of TFLM's audio front end; other operators only move them
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Kernel:
         return self.estimate * self.pace
 
 
-Ranges = tuple[tuple[int, int], ...]  # of every dimension, half open
+Ranges = tuple[tuple[int, int], ...]  # by dimension, half open
 Part = Callable[[Op, Graph, Ranges, Ranges], Mapping[str, Any]]  # (op, graph, ranges of the result, of operand 0)
 Interval = tuple[Array, Array]  # least and largest value of every element, both inclusive
 Transfer = Callable[..., Interval | None]  # (op, graph, interval of each operand); None: unbounded
@@ -447,7 +447,7 @@ def steps(shape: Sequence[int]) -> list[int]:
 
 
 def broadcast_steps(shape: Sequence[int], rank: int) -> list[int]:
-    """Steps of a tensor that is broadcast to `rank` dimensions: 0 where it repeats."""
+    """Strides of a tensor that is broadcast to `rank` dimensions: 0 where it repeats."""
     own = [step if n > 1 else 0 for n, step in zip(shape, steps(shape), strict=True)]
     return [0] * (rank - len(shape)) + own
 
@@ -492,7 +492,7 @@ def runs(sizes: Sequence[int], whole: Sequence[int]) -> tuple[tuple[Loop, ...], 
 # PER_TURN: per multiply-accumulate of a float network in plain C (`--optimize size`) a Cortex-M4 executes 6 of a dense
 # layer, 11 of a convolution and 15 of a depthwise one; RV32IMC 7 of a convolution of int16.
 
-PER_CALL = 40  # of a whole op
-PER_ROW_CALL = 60  # of a row: with the order's table and the addresses of rows
-PER_TURN = 8  # of the innermost loop
-PER_ROW_KEPT, PER_BYTE_KEPT = 60, 0.6  # of a row that is copied into its ring: memcpy of newlib, a word at a time
+PER_CALL = 40  # a call of a whole op
+PER_ROW_CALL = 60  # a call for a row, with the order's table and the addresses of rows
+PER_TURN = 8  # an iteration of the innermost loop
+PER_ROW_KEPT, PER_BYTE_KEPT = 60, 0.6  # copy of a row into its ring: memcpy of newlib, a word at a time

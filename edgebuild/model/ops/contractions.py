@@ -45,7 +45,7 @@ from .base import (
 #
 # FULLY_CONNECTED, Gemm, MatMul with a constant: out[n, k] = sum over c of in[n, c] * w[k, c]. Weights are K x C.
 
-OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # of MediaPipe's operator of a transpose convolution
+OPTIONS, SAME, VALID = Struct("<3i"), 1, 2  # options and padding of MediaPipe's transpose convolution
 
 
 def layer_nest(op: Op, graph: Graph) -> Nest:

@@ -15,7 +15,7 @@ from .base import C_TYPES, UNSIGNED, Constant, Form, Kernel, Spec, clip_float, i
 from .fixedpoint import Numbers
 from .functions import instructions, quantised_instructions
 
-LOOPS = 4  # of the kernel's template
+LOOPS = 4  # loops of the kernel's template
 
 
 def out_shape(*operands: Tensor) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def sum_text(op: Op, graph: Graph, at: Sequence[str]) -> Text:
         return f"{{eb_round_half_even}}({terms[0]} {sign} {terms[1]}, point)", {**f}
     text, numbers = scaled_operands(op, graph, at, f, LEFT_SHIFT[dtype], sign)
     factor, most = fixedpoint.Multiplier(f["y_mul"], f["y_shift"]), fixedpoint.span(dtype) << LEFT_SHIFT[dtype]
-    text, more = fixedpoint.scaled_text(f"({text})", "y", factor, most)  # of two operands, each times 1/2 or less
+    text, more = fixedpoint.scaled_text(f"({text})", "y", factor, most)  # two operands, each scaled by 1/2 or less
     return text, numbers | more
 
 

@@ -260,7 +260,7 @@ def inverse_root(total: int) -> tuple[int, int]:
 # The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most, so a form is
 # checked against the arithmetic for all of them. Only forms that are equal everywhere are used.
 INT8 = np.arange(-128, 128, dtype=np.int64)
-MOST_VALUES = 2**20  # that are tried
+MOST_VALUES = 2**20  # most values for which a form is checked
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ FUNCTIONS: dict[str, ElementFunction] = {
 # Instructions per float32 value: with a float unit; with the C library's functions on Armv7-M, Armv6-M and RV32.
 # `./sconsw bench-functions` counts them. Softmax: per value of a row.
 UNITS = frozenset({"fpu", "f", "portable"})
-USUAL = 30.0  # of a function that is not listed
+USUAL = 30.0  # instructions of a function that is not listed
 INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
     "abs": (10.0, 44.6, 48.1, 28.1),
     "neg": (6.0, 6.0, 8.8, 6.0),

@@ -493,7 +493,7 @@ BILINEAR = Spec(
 # image's edges. `padding`: the values outside: zeros, the border's pixels, or the mirrored image. AffineGrid computes
 # such places from a matrix.
 
-SHARPNESS = -0.75  # of the cubic, as onnxruntime and PyTorch have it
+SHARPNESS = -0.75  # parameter a of the cubic, as in onnxruntime and PyTorch
 FAR = 1 << 20  # pixels beyond the image; places farther away are clamped to it
 
 

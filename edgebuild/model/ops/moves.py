@@ -363,7 +363,7 @@ def transpose_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     turn = [d for d in range(len(x.shape)) if d != 1] if form.rolled else list(range(len(x.shape)))
     turned = [op.attrs["perm"][d] for d in turn]
     shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
-    ring = form.rings[0] if form.rings else 0  # of an operand whose rows are those of the result
+    ring = form.rings[0] if form.rings else 0  # rows of the ring of an operand whose rows are the result's
     shape["at"] = f"(row % {ring})" if ring else "row"
     turns = base.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
     offsets: tuple[int, ...] = (0,)

@@ -22,7 +22,7 @@ from .functions import instructions
 
 STEPS, SOFTMAX16_MOST, REACH = 512, 2**16 - 1, 10.0
 LOW, HIGH = -(2**15), 2**15 - 1
-LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MOST  # of the operand: from here on TFLM shifts by 31 bits or more
+LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MOST  # a step of the operand from which on TFLM shifts by 31 bits or more
 
 
 def _rounded(value: Any) -> Any:
@@ -215,8 +215,8 @@ SOFTMAX = Spec(
 
 LOG_SOFTMAX_OUTPUT = (1 / 16, 127)  # scale and zero point of the result, in TFLM
 LOG_SOFTMAX_MOST = 4095  # exponentials that a sum in Q12.19 holds
-OUTPUT_SHIFT = 22  # from Q5.26 to sixteenths
-LEAST_STEP = 2.0**-26  # of the operand: at it and below, the factor from Q5.26 back to steps is at least 1
+OUTPUT_SHIFT = 22  # right shift from Q5.26 to sixteenths
+LEAST_STEP = 2.0**-26  # a step of the operand: at or below it, the factor from Q5.26 back to steps is at least 1
 
 
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
@@ -316,7 +316,7 @@ LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kerne
 # rounds at the shift; the int8 kernel has the 128 in the shift.
 
 UNIT_ROWS_OUTPUT = (1 / 128, 0)  # scale and zero point of the result
-BITS = 7  # of the fraction of the result
+BITS = 7  # fraction bits of the result
 UNIT_ROWS_MOST = 33000  # squares of at most 255 that an int32 holds
 
 

@@ -231,7 +231,7 @@ WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[
     "sigmoid": (_curve, _wide_curve),
     "tanh": (_curve, _wide_curve),
 }
-ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
+ROOT_BITS = 20  # fraction bits of a reciprocal root in TFLM
 
 
 def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
@@ -511,7 +511,7 @@ def linear_difference(op: Op, graph: Graph, form: Form) -> Kernel | None:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """One loop, or as many as broadcasting needs."""
+    """The kernel with one loop, or as many as broadcasting needs."""
     if (linear := linear_difference(op, graph, form)) is not None:
         return linear
     operands, y, row = graph.operands(op), graph.result(op), row_of(op)

@@ -29,7 +29,7 @@ from .base import (
     zero_of,
 )
 
-INTEGERS = ("int8", "int16", "int32")  # of the results of sums
+INTEGERS = ("int8", "int16", "int32")  # result types of sums
 MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
 UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
 
@@ -62,7 +62,7 @@ def window_limit(op: Op, graph: Graph) -> str | None:
 
 
 def taps(x: Array, op: Op, window: Sequence[int], out: Sequence[int], fill: float) -> Iterator[tuple[int, int, Array]]:
-    """For every tap (fy, fx) of the window the input under it, shaped like the output's rows and columns."""
+    """Yield each tap (fy, fx) of the window and the input under it, shaped like the output's rows and columns."""
     top, left, bottom, right = op.attrs["pad"]
     stride, dilation = op.attrs["stride"], op.attrs.get("dilation", (1, 1))
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
@@ -246,7 +246,7 @@ def finished(products: Array, bias: Array | None, op: Op, graph: Graph) -> Array
         return requantize_sum(products.astype(np.int64) + start, op, graph)
     scale = np.array(quant_of(w).scale) if w.dtype != "float32" else 1.0
     real = np.asarray(products * scale + start)
-    if shifted(op):  # of real numbers that integers stand for
+    if shifted(op):  # real numbers that hold integers
         real = np.floor(real + graph.operands(op)[3].array / 2.0 ** op.attrs["bits"] + 0.5)
     return clip_float(real, op.attrs["clamp"])
 

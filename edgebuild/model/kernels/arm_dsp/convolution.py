@@ -37,7 +37,7 @@ from .weight_words import (
 Shape = dict[str, int | str | bool | tuple[int, ...]]
 
 # Fitted numbers below are instructions of compiled C, from random layers: `python -m tests.bench_estimates`.
-CALL = 7  # of a micro-kernel
+CALL = 7  # a call of a micro-kernel
 COPIED = 4  # results of a last group, for a pixel
 GENERAL = 40  # a result of a sum that the caller makes
 LESS = 5  # four values of a pixel that are added up
@@ -246,7 +246,7 @@ def widened_pairs_alone(s: Sums, form: Form) -> Gathered | None:
     return gathered and replace(gathered, left=0, alone="", in_place=PIXELS if gathered.shape["pointwise"] else "")
 
 
-MOST_CHANNELS, MOST_ROWS = 8, 5  # of a pixel and of a window whose copies are written out
+MOST_CHANNELS, MOST_ROWS = 8, 5  # most channels of a pixel and rows of a window whose copies are unrolled
 
 
 def packed_taps(s: Sums, form: Form) -> Gathered | None:
@@ -297,7 +297,7 @@ def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
     return gather
 
 
-MOST_TAPS = 25  # of a window whose rows are listed on the stack
+MOST_TAPS = 25  # most taps of a window whose rows are listed on the stack
 
 
 def row_pointers(s: Sums, form: Form) -> Gathered | None:

@@ -21,7 +21,7 @@ REGISTERS = tuple(f"r{n}" for n in range(4, 12))
 SUMS = REGISTERS[:4]
 # Functions for rows of int8: groups of four taps before the loop, and in an iteration; whether a last one overlaps.
 KINDS = {"": (1, 1, False), "_ragged": (1, 1, True), "_even": (2, 2, False), "_odd": (1, 2, False)}
-LARGEST = 2**15  # of a sum's terms, each of which is below 2^16
+LARGEST = 2**15  # most terms of a sum, each of which is below 2^16
 
 
 def _four(first: bool = False) -> list[str]:
@@ -157,7 +157,7 @@ def halves(layer: KernelLayer) -> Kernel | None:
     if not graph.arithmetic.fixed_point or any(t.dtype != "int16" or zero_of(t) for t in tensors) or c < 2:
         return None
     m, full = contractions.multiplier(op, graph), spatial.bounds(op, y) == (-(2**15), 2**15 - 1)
-    right = 15 - m.shift  # of sum * mantissa, halves up
+    right = 15 - m.shift  # right shift of sum * mantissa, halves up
     if not full or not 17 <= right <= 62:
         return None
     near = right <= 32

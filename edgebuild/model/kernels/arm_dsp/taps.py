@@ -124,7 +124,7 @@ def _micro(name: str) -> Function:
 
 @computed_once
 def stream(s: Sums) -> Array:
-    """For each four channels start values, a word of two taps' weights for each, the last odd tap, factors."""
+    """The stream by four channels: start values, a word of two taps' weights for each, the last odd tap, factors."""
     blocks, taps = s.out[2] // 4, s.window[0] * s.window[1]
     w = s.weights.reshape(blocks, 4, taps).astype(np.int64) & 0xFFFF
     pairs = w[:, :, 0 : taps - 1 : 2] | w[:, :, 1::2] << 16
@@ -199,7 +199,7 @@ TAPS = ("r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10")
 WEIGHTS, SUMS = ("r1", "lr"), ("r11", "r12")  # weights take turns
 PACE = 1.5  # on a core that issues two instructions at once (`bench-cycles`): each product waits for its sum
 WAITING = 1.3  # with slow flash
-REACH = 4095  # of the offset of a load or store
+REACH = 4095  # largest offset of a load or store, in bytes
 Shape = dict[str, Any]
 
 

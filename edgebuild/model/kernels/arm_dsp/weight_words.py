@@ -20,7 +20,7 @@ from ...ops.spatial import computed_once, words
 from .wide import stream
 
 TURNS = 32  # numbers that the lowest five bits can hold
-MOST_SUM = 2**30  # of a sum: products with a factor of 33 bits fit int64
+MOST_SUM = 2**30  # bound of a sum: products with a factor of 33 bits fit int64
 LEAST_RIGHT, MOST_RIGHT = 2, 22  # 2^(32 - right) is positive, and the beginnings of results times 2^32 fit int64
 
 
@@ -109,8 +109,8 @@ def _interval(begins: Array, exact: Array, most: Array) -> tuple[Array, Array]:
     return least, last
 
 
-MOST = 2**23  # of a sum that shares a word: 256 times it fits int32
-OFFSETS, STEPS = np.array([8, 8, 8, 0]), 4 * np.arange(4)  # of weights of four bits, and where they lie in a half word
+MOST = 2**23  # bound of a sum that shares a word: 256 times it fits int32
+OFFSETS, STEPS = np.array([8, 8, 8, 0]), 4 * np.arange(4)  # added to 4-bit weights, and their bits in a half word
 
 
 def whole_words(n: int) -> int:
@@ -125,7 +125,7 @@ def of_channels(s: Sums, channels: int, rows: int) -> Array | None:
 
 
 def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | None:
-    """For each `channels` channels start values, words of two taps of two channels each, and words of `ends`.
+    """The stream by blocks of `channels`: start values, words of two taps of two channels each, and words of `ends`.
 
     The taps of each of `rows` rows of the window are padded to a multiple of four, and channels to whole groups.
     None: a channel breaks the condition of a shared word.

@@ -140,11 +140,11 @@ def _taps_of_one() -> list[str]:
 FUNCTIONS = {
     f"eb_wide{n}{'_clamped' * clamped}": partial(function, n, clamped) for n in (1, 2) for clamped in (False, True)
 }
-PAIRED = (0, 2, 1, 3)  # of four weights, so that those of neighbours are both in even bytes or both in odd ones
+PAIRED = (0, 2, 1, 3)  # order of four weights in a word: neighbours are both in even bytes or both in odd ones
 
 
 def stream(weights: Array, first: Array, factors: Array, block: int, order: Sequence[int] = PAIRED) -> Array:
-    """For each `block` channels their start values, words of four weights in this order, and the rescaling.
+    """The stream by blocks of channels: start values, words of four weights in this `order`, and the rescaling.
 
     `weights`: K x rows x taps; the taps of each row are padded to a multiple of four.
     """

@@ -20,13 +20,13 @@ from .dot import FINISHES, Finish
 from .weight_words import factors
 
 TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
-PLACES = 16  # of a tile of 4x4, each of which has its own matrix of channels
+PLACES = 16  # elements of a tile of 4x4, each of which has its own matrix of channels
 TILES = 4  # tiles that share a pair of words of weights in registers
 ROOM = 64  # channels of the tiles that are transformed at a time with slow flash: weights serve them all
 
 
 REGISTERS = tuple(f"r{n}" for n in range(4, 12))
-SUMS = REGISTERS[:4], REGISTERS[4:]  # of two tiles each, for both channels
+SUMS = REGISTERS[:4], REGISTERS[4:]  # sums of two tiles each, for both channels
 
 
 def _in_place(a: str, b: str, c: str, d: str, third: str) -> list[str]:
@@ -96,7 +96,7 @@ def _dual_step(begins: bool = False, last: bool = False) -> list[str]:
     return code
 
 
-AT = {"group": 92, "groups": 96, "v_end": 100, "k": 104, "row": 108, "zero": 112, "unit": 116}  # from sp, in bytes
+AT = {"group": 92, "groups": 96, "v_end": 100, "k": 104, "row": 108, "zero": 112, "unit": 116}  # bytes from sp
 
 
 def _places(unroll: int, dual: bool) -> list[Part]:
@@ -207,7 +207,7 @@ def transformed(weights: Array) -> Array:
 
 @computed_once
 def stream(s: Sums) -> Array:
-    """For each two channels: by place the words of two taps of both, then start value and factors of each."""
+    """The stream by pairs of channels: by place the words of two taps of both, then start value and factors of each."""
     k = s.out[2]
     fours = transformed(s.weights).reshape(k // 2, 2, PLACES, -1, 4)[..., [0, 2, 1, 3]]
     halves = fours.reshape(k // 2, 2, PLACES, -1, 2, 2) & 0xFFFF

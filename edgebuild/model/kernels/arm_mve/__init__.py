@@ -22,7 +22,7 @@ def elementwise(layer: KernelLayer) -> Kernel | None:
     if k.variant != "linear" or not k.shape["flat"]:
         return None
     n, shift, offset = (int(str(value)) for value in (k.shape["N"], k.shape["shift"], k.scalars["offset"]))
-    half = 1 << shift - 1  # what the second of two narrowing shifts adds
+    half = 1 << shift - 1  # the rounding half of the second of two narrowing shifts
     narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
     scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
     shape = {**k.shape, "narrow": narrow}

@@ -29,7 +29,7 @@ from ..micro import Function, Loop, Part, Unrolled, asm, moved, pushed
 
 LANES = 16
 FINISHES = ("relu", "relu_clamped", "signed", "signed_clamped", "once", "once_clamped", "sums")
-SUMS = (("r0", "r2", "r4", "r6"), ("r8", "r10", "r12", "lr"))  # of the first pixel, of the second
+SUMS = (("r0", "r2", "r4", "r6"), ("r8", "r10", "r12", "lr"))  # registers of the first pixel's sums, of the second's
 PIXELS, AT, WEIGHTS = ("q0", "q1"), ("r9", "r11"), "r5"  # their registers and pointers
 SAVED = tuple(f"r{n}" for n in range(4, 12))
 
@@ -64,7 +64,7 @@ def _sixteen(pixels: int, started: bool = False, ahead: bool = False) -> list[st
 
 
 def _taps(pixels: int, past: str) -> list[Part]:
-    """All taps; for an odd number of sixteens the loop is entered at label 3."""
+    """Code for all taps; for an odd number of sixteens the loop is entered at label 3."""
     first = (*("3:", _load("q0", "r9"), _load("q2", WEIGHTS), _load("q1", "r11"), "b 6f"),) if pixels == 2 else ()
     bodies = (
         (("2:", *_sixteen(2, ahead=True)), ("6:", *_sixteen(2, started=True)))

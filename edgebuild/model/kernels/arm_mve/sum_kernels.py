@@ -191,7 +191,7 @@ class Words:
         return [f"vldrb.u8 q4, [r5, #{at}]", f"vmladav.s8 {sum_}, q{j}, q4"]
 
     def _pair(self) -> list[str]:
-        """Two outputs of four channels; then the next two's windows are in q0 to q3."""
+        """Code for two outputs of four channels; after it, the next two's windows are in q0 to q3."""
         high, four = multiplied(self.finish), [f"vld4{i}.8 {{q0, q1, q2, q3}}, [r1]" for i in range(4)]
         code = [*self._products("r0", 0, False), *self._products("r8", 0, True), *self._products("r4", 2, False)]
         code += [*self._products("r12", 2, True), *self._products("r2", 1, False), "vmov q6[2], q6[0], r0, r4"]
@@ -379,7 +379,7 @@ def _convolution(
     k, how, lines, pixels = s.out[2], s.finish, shape["lines"], shape["pixels"]
     taps = weights.reshape(k, -1)
     packed = stream(s, taps)
-    step = s.out[1] * k if shape["gather"] == "strips" else k  # from a pixel's results to the next one's
+    step = s.out[1] * k if shape["gather"] == "strips" else k  # bytes from a pixel's results to the next one's
     bytes_ = 4 * packed.shape[1]
     if own and (how == "sums" or k < 4 or pixels < 2 or max(step, bytes_ // 16, shape["advance"] // 8) >= 2**12):
         return None
@@ -584,7 +584,7 @@ def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
 
 
 def _fours(s: Sums, by_rows: bool = False) -> Array:
-    """For each four channels start values, multipliers, shifts and weights by columns, or rows.
+    """The stream by fours of channels: start values, multipliers, shifts, and weights by columns or rows.
 
     The last four end with the last channel, which is repeated if there are fewer than four.
     """

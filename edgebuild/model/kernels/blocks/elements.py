@@ -84,7 +84,7 @@ def copies(shape: Mapping[str, Any], call: float, byte: float) -> float:
 LEAST = 256  # elements that are worth a table of 256 bytes
 # Instructions of a 64-bit product, and of one by the compiler's library on Armv6-M; of an exponential; its products.
 PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
-RESCALED_BY_CALLS = 6.1  # of the instructions of a clamp or requantize, where its long products are calls
+RESCALED_BY_CALLS = 6.1  # times the instructions of a clamp or requantize, if long products are library calls
 
 
 def own(layer: KernelLayer) -> Kernel | None:

@@ -20,12 +20,12 @@ from ...ops.spatial import sums_shape, words
 from .sum_kernels import roundings
 from .two_in_one import ANY, MICROS, TwoInOne, ends_of, micro, name
 
-Groups = tuple[tuple[int, ...], ...]  # of taps
+Groups = tuple[tuple[int, ...], ...]  # the taps of each group
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
-MOST_WEIGHT = 255  # of a group: 128 x 255 < 2^15
+MOST_WEIGHT = 255  # sum of the absolute weights of a group: 128 x 255 < 2^15
 OPEN_GROUPS = 256  # open groups that the search looks at
 SMALL = 2**18  # weights of a layer for which the search tries groups of other sizes, too
-START = 0x8000  # of a group's sum
+START = 0x8000  # start value of a group's sum
 
 
 CALL = 30.0  # instructions of a call of a micro-kernel; this and those below: `./sconsw bench-kernels` shows the error
@@ -149,7 +149,7 @@ def rescaling(s: Sums, how: str) -> Array | None:
 
 
 def finish(s: Sums) -> str:
-    """How results are rounded, whatever their bounds."""
+    """The rounding of results, without regard to their bounds."""
     return s.finish.partition("_")[0]
 
 

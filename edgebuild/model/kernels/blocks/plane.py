@@ -29,7 +29,7 @@ from ...ops.spatial import computed_once, in_place, words
 from ..micro import Function, Loop, Part
 from . import sum_kernels
 
-LABELS = {"piece": "0", "block": "6"}  # of loops along a line
+LABELS = {"piece": "0", "block": "6"}  # labels of the loops along a line
 MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
 CALL, LISTED = 20, 14  # instructions of compiled C: a call with its arguments, a row of a list
 Numbers = dict[str, int | float]
@@ -106,7 +106,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Ends:
-    """How sums become results: a name, int32 for each channel, int8 for each channel, and scalars of the function."""
+    """The rescaling of sums: its name, int32 for each channel, int8 for each channel, and scalars of the function."""
 
     name: str
     words: Array

@@ -18,8 +18,8 @@ from ...ops.spatial import in_place, sums_shape, words
 from .. import phases
 from ..row import KernelLayer
 
-SPLIT = "eb_rescale_split"  # for cores without a long multiplication
-HELD, MOST_TAPS = 16, 128  # of a depthwise window: taps in registers; those that are written out
+SPLIT = "eb_rescale_split"  # C function for cores without a long multiplication
+HELD, MOST_TAPS = 16, 128  # most taps of a depthwise window that stay in registers; that are unrolled
 # Instructions that a result of eb_requantize takes more than one that is rounded in few steps; `./sconsw bench-kernels`
 # shows the error of the estimate.
 GENERAL = 10.0

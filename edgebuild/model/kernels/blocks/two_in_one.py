@@ -336,7 +336,7 @@ def v6_frame() -> tuple[list[Part], list[Part]]:
 
 
 def armv7m(m: TwoInOne, ends: Ends) -> list[Part]:
-    more = 0 if m.packs == "pixels" else 8  # bytes of the stack beside what is pushed
+    more = 0 if m.packs == "pixels" else 8  # bytes of the stack below the pushed registers
     at = {n: more + 4 * i for i, n in enumerate(("x", "rescale", "y"))}
     at |= {n: more + 48 + 4 * i for i, n in enumerate(("runs", "step", "blocks", "offset", "low", "high"))}
     inside = _v7_pixels(m, ends, at) if m.packs == "pixels" else _v7_channels(m, ends, at)

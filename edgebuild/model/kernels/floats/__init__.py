@@ -40,7 +40,7 @@ FIELDS = (
     "bias", "runs", "taps", "x_step", "w_tap", "w_step", "w_back", "y_step", "back", "blocks", "low", "high",
     "x_at", "x_block", "w_at", "x_back",
 )  # fmt: skip
-AT = {name: f"[r0, #{4 * i}]" for i, name in enumerate(FIELDS)}  # of eb_float_sums_t
+AT = {name: f"[r0, #{4 * i}]" for i, name in enumerate(FIELDS)}  # fields of eb_float_sums_t
 PACKED, COLUMNS, IN_ROWS, CHANNELS, GROUPS = "packed", "columns", "rows", "channels", "groups"
 REMARKS = {
     PACKED: "whose weights lie of all taps in turn", COLUMNS: "whose weights lie side by side in each tap",
@@ -419,7 +419,7 @@ def executed_by(
 
 RESULT = 6.0  # instructions of a result: `bench-kernels` shows the error of estimates
 LAYER = 40  # instructions of a call
-MOST_RUNS = 64  # of taps under a window; their list is on the stack
+MOST_RUNS = 64  # most runs of taps under a window; their list is on the stack
 MOST = 8  # sums in registers; with as many weights and two values they fit into 32
 
 

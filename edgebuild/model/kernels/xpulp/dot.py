@@ -238,7 +238,7 @@ def _interval(begins: Array, begin: Array, away: Array, e: int, bound: Array) ->
 SUMS = ("t0", "t1", "t2", "t3", "t4", "t5", "t6", *(f"s{n}" for n in range(12)), "ra")
 WEIGHTS, PIXELS = ("a2", "a3", "a4", "a5"), ("a6", "a7")
 FRAME = 96
-REACH = 2047  # of the offset of a load
+REACH = 2047  # largest offset of a load, in bytes
 
 
 @dataclass(frozen=True)
@@ -427,11 +427,11 @@ def cycles(d: Dot, words: float, rows: float, blocks: float) -> float:
 
 
 BLOCKS = ((5, 4), (4, 4), (3, 4), (2, 4), (1, 16), (1, 12), (1, 8), (1, 4))  # pixels and channels
-FEW_WORDS = 8  # of a row of a window, which are gathered rather than read row by row
+FEW_WORDS = 8  # words of a window's row, below which rows are gathered instead of read one by one
 CALL = (
     30  # cycles of C around a micro-kernel, with its arguments; this and those below: from `edgebuild verify --layers`
 )
-ROW_OF_CALL = 4  # of a pointer in its list
+ROW_OF_CALL = 4  # cycles of a row's pointer in the list
 PER_ROW, PER_WORD_COPIED, PER_PIECE, PER_WORD_GATHERED = 60, 4.5, 14, 4.0
 
 
