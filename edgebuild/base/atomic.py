@@ -1,22 +1,22 @@
-"""Files that are written whole or not at all, folders for one process, and rules of depfiles, in few milliseconds.
+"""Atomic writes, locks of folders, and rules of depfiles, with little start-up time.
 
-It imports nothing that Python has not loaded when it starts.
+The module imports nothing that Python has not loaded when it starts.
 """
 
 from __future__ import annotations
 
 import os
-from _collections_abc import Iterable  # without what the package of that name loads
+from _collections_abc import Iterable  # `collections` would load more modules
 from itertools import count
 
-_held: set[tuple[int, ...]] = set()  # threads and folders: a thread that holds one may enter again
+_held: set[tuple[int, ...]] = set()  # (thread, device, inode) of locked folders: locks are reentrant
 
 
 class Alone:
-    """Within `with`, a folder for this thread alone. Nobody waits where that cannot be had, as on some file systems.
+    """A lock of a folder for this thread, for use in `with`. On file systems without locks it does nothing.
 
-    A build that is killed may leave its runs at work: ninja gives each a process group. They, and the runs of the next
-    build, would write the same products. The system ends the hold of a process that ends.
+    A killed build may leave processes running, since ninja gives each a process group. Without the lock they, and those
+    of the next build, would write the same products. The system releases the lock when a process ends.
     """
 
     def __init__(self, folder: str) -> None:
@@ -51,14 +51,14 @@ class Alone:
 
 
 def temporary(path: str, data: bytes) -> str:
-    """A new file beside `path` that holds the bytes. `tempfile` brings modules that cost more than the file."""
+    """Write the bytes to a new file beside `path`; returns its path. Importing `tempfile` would take longer."""
     folder, name = os.path.split(path)
     for number in count():
         aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.{number}")
         try:
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
             break
-        except FileExistsError:  # of a process that ended early, or of another thread
+        except FileExistsError:  # left by a killed process, or written by another thread
             continue
     try:
         with os.fdopen(handle, "wb") as file:
@@ -70,7 +70,7 @@ def temporary(path: str, data: bytes) -> str:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Write a file in one move. Raises OSError; then the old one stays."""
+    """Replace a file atomically. Raises OSError; the old file then stays."""
     aside = temporary(path, data)
     try:
         os.replace(aside, path)
@@ -80,11 +80,11 @@ def replace_file(path: str, data: bytes) -> None:
 
 
 def rule(target: str, prerequisites: Iterable[str]) -> str:
-    """Each prerequisite on a line. A blank at the end of a path would be lost at the end of the line."""
+    """A rule with one prerequisite per line, except after a path that ends in a blank, which a line end would lose."""
     words = [f"{target}:", *prerequisites]
     return "".join(f"{word} " if word[-1] in " \t" else f"{word} \\\n  " for word in words[:-1]) + f"{words[-1]}\n"
 
 
 def in_cmake(path: str) -> str:
-    """A path as CMake reads it in a depfile."""
+    """A path, escaped for a depfile of CMake."""
     return path.replace("$", "$$").replace("#", "\\#").replace(" ", "\\ ")

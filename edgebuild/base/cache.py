@@ -1,12 +1,12 @@
-"""Compiled models by what they were made from, so that a clean build or another checkout compiles nothing twice.
+"""A cache of compiled models by their inputs, so that a clean build or another checkout compiles nothing twice.
 
-The key is the content of everything that generated files depend on: the request, the model, the
-target's files and this package. No path and no date is part of it. An entry is read only if the digests of its files
-are those that were written with it, under a seal that only this user can make. Nobody else may write into the folder,
-or it is not used. $EDGEBUILD_CACHE names the folder; set to nothing it turns the cache off.
+The key is a hash of all inputs of the generated files: the request, the model, the target's files and this package. It
+includes no paths and no dates. An entry is used only if its files match the digests that were written with it, under a
+seal that only this user can make. A folder into which other users may write is not used. $EDGEBUILD_CACHE names the
+folder; an empty value turns the cache off.
 
-An entry is a folder `ab/cd...`, named by its key. It has the products of one model with the warnings that came with
-them, or the answer to one question of the planner, beside the list `digests` and its `seal`. All of it is data.
+An entry is a folder `ab/cd...`, named by its key. It has the products of one model with the compiler's warnings, or the
+answer to one question of the planner, and the list `digests` with its `seal`. None of it is code.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from .text import NAME
 Compile = Callable[[ModelRequest], tuple[Artifact, ...]]
 LIST, SEAL, WARNINGS, ANSWER, SECRET = "digests", "seal", "warnings", "answer.json", "cache.key"
 ROOM, ENTRY = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")
-ASIDE = re.compile(r"\.([0-9a-f]{62})\.\d+\.\d+")  # an entry that is being written, or one whose writer was ended
+ASIDE = re.compile(r"\.([0-9a-f]{62})\.\d+\.\d+")  # an unfinished entry, possibly of a killed process
 LOCK = re.compile(r"\.[0-9a-f]{62}\.lock")
-MOST = 1 << 30  # bytes of a product; what is larger is not read from here
-BOUND = 1 << 30  # bytes of all entries
+MOST = 1 << 30  # most bytes of a product that is read from the cache
+BOUND = 1 << 30  # default limit of all entries in bytes
 
 
 def folder() -> Path | None:
-    """Where entries are kept; None if the cache is off, or if the user has no home, as in containers."""
+    """The folder of the cache; None if it is off, or if the user has no home, as in containers."""
     named = os.environ.get("EDGEBUILD_CACHE")
     if named is not None:
         return Path(named) if named else None
@@ -56,7 +56,7 @@ def folder() -> Path | None:
 
 @contextmanager
 def used(make: bool = False) -> Iterator[int | None]:
-    """The folder, opened; None if it is off, is not there, or may not be used, of which the user gets a word."""
+    """Open the folder and yield its descriptor; None if the cache is off, missing, or (with a warning) not private."""
     with ExitStack() as stack:
         yield _entered(stack, make)
 
@@ -72,7 +72,7 @@ def _entered(stack: ExitStack, make: bool) -> int | None:
     except (FileExistsError, NotADirectoryError):
         _warn(where, "it is not a folder")
     except OSError:
-        pass  # nobody may make or enter it: the build goes on without
+        pass  # it cannot be created or opened: the build goes on without it
     return None
 
 
@@ -83,10 +83,10 @@ def _warn(where: Path, why: str) -> None:
 
 
 def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile) -> tuple[Artifact, ...]:
-    """The artifacts of a request, from the cache if it has them; the caller's compiler makes what it has not.
+    """The artifacts of a request, from the cache or else from `compile_model`.
 
-    `files`: all that the compiler reads for this request, besides the target's files and this package. Warnings of the
-    compiler are given again. Of builds that ask for the same at one time, one compiles and the others wait.
+    `files`: all inputs of the compiler, without the target's files and this package. Cached warnings of the compiler
+    are printed again. Of concurrent builds with the same request, one compiles and the others wait.
     """
     before = states(files)
     name = key(request, files) if folder() is not None else None
@@ -106,7 +106,7 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
             earlier = len(progress.warnings())
             artifacts = compile_model(request)
             warned = Artifact(WARNINGS, _warnings_json(request, progress.warnings()[earlier:]))
-            # No file was changed meanwhile, nor changed back; and the user has not ended the search.
+            # Keep the result only if no file changed meanwhile, and the user has not stopped the search.
             is_same = states(files) == before and key(request, files) == name and code_digest() == code_at_start()
             if is_same and not progress.stopped():
                 _write(top, name, (*artifacts, warned))
@@ -115,8 +115,8 @@ def compiled(request: ModelRequest, files: Sequence[str], compile_model: Compile
 
 
 def _fetched(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
-    """The files of an entry of the remote cache, if each byte is as this user's seal says; kept here from then on."""
-    result = remote.result_of(name) if remote.is_on() and _secret() else None  # seals of nobody prove nothing
+    """The files of an entry of the remote cache, if they match the user's seal. They are also added to this cache."""
+    result = remote.result_of(name) if remote.is_on() and _secret() else None  # seals without a secret prove nothing
     if result is None:
         return None
     digests = {file: digest for file, digest, _ in result.files}
@@ -137,7 +137,7 @@ def _fetched(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | 
 
 
 def _shared(name: str, artifacts: Sequence[Artifact]) -> None:
-    """Write an entry to the remote cache, where the user wants that."""
+    """Write an entry to the remote cache, if the user has enabled that."""
     if remote.is_on() and _secret():
         data = {a.name: a.data for a in artifacts}
         remote.store(name, data, {file: _digest(d) for file, d in data.items()}, _seal(_list(name, data)))
@@ -152,7 +152,7 @@ def _warn_remote(is_ours: bool) -> None:
 
 
 def _entry_artifacts(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[Artifact, ...]:
-    """The artifacts of an entry, whose warnings are given."""
+    """The artifacts of an entry; its warnings are printed."""
     for fields in json.loads(data[WARNINGS]):
         file = str(request.source) if fields["file"] is None else fields["file"]
         progress.warn(Diagnostic(**{**fields, "file": file, "hints": tuple(fields["hints"])}))
@@ -160,13 +160,13 @@ def _entry_artifacts(request: ModelRequest, data: Mapping[str, bytes]) -> tuple[
 
 
 def _warnings_json(request: ModelRequest, warnings: Sequence[Diagnostic]) -> bytes:
-    """Warnings as JSON. The model has no path in it: the entry is for models elsewhere, too."""
+    """Warnings as JSON. The model's path is None, since the entry also serves for models at other paths."""
     rows = [{**asdict(w), "file": None if w.file == str(request.source) else w.file} for w in warnings]
     return json.dumps(rows).encode()
 
 
 def remembered(question: str) -> Any:
-    """The answer in JSON that was kept to a question, or None. The caller checks it as it would check a new one."""
+    """The cached answer (a JSON value) to a question, or None. The caller must check it like a new one."""
     with used() as top:
         data = _read(top, _question(question), (ANSWER,)) if top is not None else None
     try:
@@ -176,7 +176,7 @@ def remembered(question: str) -> Any:
 
 
 def remember(question: str, answer: Any) -> None:
-    """Keep the answer to a question, which names all that it depends on besides this package."""
+    """Cache the answer to a question. `question` must state all inputs of the answer except this package."""
     if folder() is not None and not progress.stopped():
         with used(make=True) as top:
             if top is not None:
@@ -189,7 +189,7 @@ def _question(text: str) -> str:
 
 @contextmanager
 def _key_lock(top: int, name: str) -> Iterator[None]:
-    """Hold a key against other processes; go on without where the file system has no locks."""
+    """Lock a key against other processes; does nothing on file systems without locks."""
     with ExitStack() as stack:
         with suppress(ImportError, OSError):
             import fcntl
@@ -202,7 +202,7 @@ def _key_lock(top: int, name: str) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 with suppress(FileNotFoundError):
                     there = os.stat(file, dir_fd=room, follow_symlinks=False)
-                    if there.st_ino == os.fstat(handle).st_ino:  # else whoever held it has removed it
+                    if there.st_ino == os.fstat(handle).st_ino:  # else its last owner has removed it
                         stack.callback(_unlink, file, room)
                         break
         yield
@@ -214,7 +214,7 @@ def _unlink(file: str, room: int) -> None:
 
 
 def key(request: ModelRequest, files: Sequence[str]) -> str | None:
-    """Hash of everything that the artifacts depend on; None where it is not known.
+    """Hash of all inputs of the artifacts; None if they are not reproducible, or a file cannot be read.
 
     Raises EdgebuildError for a file that is a pipe or a device.
     """
@@ -228,7 +228,7 @@ def key(request: ModelRequest, files: Sequence[str]) -> str | None:
 
 
 def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
-    """All that a key is made of, by name: options, digests of files, and the code. Raises OSError."""
+    """The parts of a key by name: options, digests of files, and the code. Raises OSError."""
     target = load_target(request.target)
     is_any = request.name == NAME  # then the file may have any name, too
     source = request.source.suffix if is_any else request.source.name
@@ -245,7 +245,7 @@ def recipe(request: ModelRequest, files: Sequence[str]) -> dict[str, str]:
 
 
 def states(files: Iterable[str]) -> list[tuple[int, int, int] | None]:
-    """Dates, sizes and numbers of files: other ones when a file was written meanwhile, even with the same bytes."""
+    """(modification time, size, inode) of each file, or None: they differ after a write, even of equal bytes."""
     stats: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
@@ -263,7 +263,7 @@ def _digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """Items in the folder: keys and bytes of entries, names of what is none and stays, and keys of damaged entries."""
+    """Content of the folder: `entries` (keys), their `bytes`, `others` (names of other items), `damaged` (keys)."""
 
     entries: tuple[str, ...] = ()
     bytes: int = 0
@@ -272,12 +272,12 @@ class Content:
 
 
 def content() -> Content | None:
-    """Count what the folder holds; None if it is refused."""
+    """The content of the folder, without a check of the entries; None if the folder is not private."""
     return _visit(_size)
 
 
 def verified() -> Content | None:
-    """Count what the folder holds, and name the entries that no build would take."""
+    """The content of the folder, with the keys of damaged entries; None if the folder is not private."""
     damaged = list[str]()
 
     def entry_bytes(room: int, name: str, key: str) -> int:
@@ -291,18 +291,18 @@ def verified() -> Content | None:
 
 
 def clear() -> Content | None:
-    """Remove all entries, and those that were never finished: what was removed, and what is there and stays."""
+    """Remove all entries, also unfinished ones. Returns what was removed, and the names of other items, which stay."""
     return _visit(_removed)
 
 
 def bound() -> int:
-    """Bytes that all entries may take; $EDGEBUILD_CACHE_SIZE says another number, as 500M."""
+    """The limit of all entries in bytes: $EDGEBUILD_CACHE_SIZE, such as 500M, or the default."""
     text = os.environ.get("EDGEBUILD_CACHE_SIZE")
     return parse_size("EDGEBUILD_CACHE_SIZE", text) if text else BOUND
 
 
 def _trim(top: int) -> None:
-    """Remove the entries that were not asked for the longest, until the others are within the bound."""
+    """Remove the least recently used entries until the others are within the limit."""
     rows = list[tuple[float, int, str]]()
     for room in filter(ROOM.fullmatch, os.listdir(top)):
         with suppress(OSError), private.inside(top, room) as opened:
@@ -320,7 +320,7 @@ def _trim(top: int) -> None:
 
 
 def _visit(entry_bytes: Callable[[int, str, str], int]) -> Content | None:
-    """Call the function with the room, the name and the key of each entry; it answers how many bytes it had."""
+    """Call `entry_bytes` with the folder, the name and the key of each entry; it returns the entry's bytes."""
     with used() as top:
         if top is None:
             where = folder()
@@ -343,7 +343,7 @@ def _visit(entry_bytes: Callable[[int, str, str], int]) -> Content | None:
 
 
 def _listed(room: int, name: str, key: str) -> list[str] | None:
-    """The files that an entry of this key lists; None if it is no entry of ours."""
+    """The files that an entry of this key lists; None if it is no valid entry."""
     try:
         with private.inside(room, name) as entry:
             first, *lines, end = private.read(entry, LIST, MOST).decode("ascii").split("\n")
@@ -375,7 +375,7 @@ def _removed(room: int, name: str, key: str) -> int:
 
 
 def _remove(room: int, name: str, files: Iterable[str]) -> None:
-    """Remove these files of an entry, its list, and its folder if nothing else is in it."""
+    """Remove these files of an entry, its list and seal, and its folder if that is empty then."""
     with suppress(OSError), private.inside(room, name) as entry:
         for file in (*files, SEAL, LIST):
             with suppress(OSError):
@@ -385,22 +385,22 @@ def _remove(room: int, name: str, files: Iterable[str]) -> None:
 
 
 def _read(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
-    """The files of an entry, if it is whole and was written by this user. Of another one the user gets a word."""
+    """The files of an entry, if it is complete and has this user's seal. Any other entry gets a warning."""
     try:
         with private.inside(top, name[:2]) as room:
             data = _entry(room, name[2:], name, outputs)
             if data is None and os.access(name[2:], os.F_OK, dir_fd=room, follow_symlinks=False):
                 _warn_entry(name)
             elif data is not None:
-                with suppress(OSError):  # of a folder that cannot be written
-                    os.utime(name[2:], dir_fd=room)  # it was asked for: others go before it
+                with suppress(OSError):  # a folder that cannot be written
+                    os.utime(name[2:], dir_fd=room)  # the time of its last use, for `_trim`
             return data
     except OSError:
         return None
 
 
 def _entry(room: int, name: str, key: str, outputs: Sequence[str]) -> dict[str, bytes] | None:
-    """The files of an entry: every byte is as its list says, which is of this key and has this user's seal."""
+    """The files of an entry, if they match its list, and the list has this key and this user's seal; else None."""
     try:
         with private.inside(room, name) as entry:
             data = {file: private.read(entry, file, MOST) for file in outputs}
@@ -419,7 +419,7 @@ def _warn_entry(name: str) -> None:
 
 
 def _list(name: str, data: Mapping[str, bytes]) -> bytes:
-    """The text that stands beside the files of an entry: its key, and the digest of each file."""
+    """The list of an entry: its key, and the digest of each file."""
     return "\n".join([name, *(f"{_digest(content)} {file}" for file, content in data.items()), ""]).encode()
 
 
@@ -429,9 +429,9 @@ def _seal(listed: bytes) -> bytes:
 
 @functools.cache
 def _secret() -> bytes:
-    """Bytes that only this user knows, kept away from the cache; $EDGEBUILD_CACHE_KEY says those of several machines.
+    """The user's secret for seals, stored outside of the cache; $EDGEBUILD_CACHE_KEY, if set, for several machines.
 
-    Nothing where there is no place for them: seals are then against decay alone.
+    Empty if it cannot be stored: seals then only detect damage.
     """
     given = os.environ.get("EDGEBUILD_CACHE_KEY")
     place = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -447,7 +447,7 @@ def _secret() -> bytes:
 
 
 def _write(top: int, name: str, artifacts: Sequence[Artifact]) -> None:
-    """A whole entry or none: the files are written aside and take their place by one rename."""
+    """Write an entry atomically: its files are written to a temporary folder, which is renamed."""
     data, number = {a.name: a.data for a in artifacts}, count()
     listed = _list(name, data)
     try:
@@ -456,15 +456,15 @@ def _write(top: int, name: str, artifacts: Sequence[Artifact]) -> None:
                 continue
             try:
                 with private.inside(room, aside, make=True) as entry:
-                    private.write(entry, LIST, listed)  # first: so it says which of the files are ours
+                    private.write(entry, LIST, listed)  # first, so that it lists the files of an unfinished entry
                     private.write(entry, SEAL, _seal(listed))
                     for file, content in data.items():
                         private.write(entry, file, content)
                 if _entry(room, name[2:], name, tuple(data)) is None:
-                    _remove(room, name[2:], data)  # a part of it may be there, or another's bytes
+                    _remove(room, name[2:], data)  # an incomplete or damaged entry
                 os.rename(aside, name[2:], src_dir_fd=room, dst_dir_fd=room)
             finally:
                 _remove(room, aside, data)
         _trim(top)
     except OSError:
-        pass  # somebody else was first, something else is in its place, the disk is full: the build goes on without
+        pass  # another process was first, something else is in its place, the disk is full: the build goes on

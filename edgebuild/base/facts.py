@@ -1,8 +1,8 @@
-"""Facts from YAML into frozen dataclasses, strictly.
+"""Strict reading of facts from YAML into frozen dataclasses.
 
-The dataclass is the schema: a field without a default is a required key, no other keys are allowed, and types are
-checked where they stand, so that a mistake is reported with its line. The word `unknown` is a value of its own: it is
-read as None where the field admits None, and refused elsewhere. Frequencies may be written `216MHz`.
+The dataclass is the schema: a field without a default is a required key, and no other keys are allowed. Types are
+checked at their nodes, so that a mistake is reported with its line. The word `unknown` is read as None if the field
+admits None, and is an error elsewhere. Frequencies may be written `216MHz`.
 
 A type `Annotated[T, reader]` is read by the function `reader`, from the YAML node to a T. `Size`, `Count` and `Rate`
 are such types, `one_of` makes others. `Annotated[tuple[T, ...], NAMED]` is a map whose keys become the field `name`.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node
 
 
-# Formulas that stand in data files: arithmetic over letters, checked when they are read.
+# Formulas in data files: arithmetic over letters, checked when they are read.
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -52,7 +52,7 @@ class Formula:
     place: tuple[str, int, int] = ("", 0, 0)
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """The number. Raises EdgebuildError where it is below 0, infinite or not a number."""
+        """The value. Raises EdgebuildError if it is below 0, infinite or not a number."""
         import numpy as np
 
         with np.errstate(all="ignore"):
@@ -78,7 +78,7 @@ SIGNS = "+ - * / // %, ceil, min, max"
 
 
 def parse_formula(text: str, letters: tuple[str, ...], place: tuple[str, int, int] = ("", 0, 0)) -> Formula:
-    """Check a formula, which stands at `place`. Raises ValueError with what is wrong in it."""
+    """Check a formula; `place`: its file, line and column. Raises ValueError with a message on the mistake."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -127,18 +127,18 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
-PARTS = "parts"  # the key of a family
-NAMED = object()  # marks a tuple that is written as a map from names to the rest of its items
+PARTS = "parts"  # the key of a family's parts
+NAMED = object()  # marks a tuple that is written as a map from names to items
 
 _UNITS = {"": 1, "kHz": 1_000, "MHz": 1_000_000}
 HEX, DIGITS = "0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*", "[0-9]+(?:_[0-9]+)*"
-LARGEST = 2**64  # no address, size or frequency of a chip is beyond
-MOST_DIGITS = 100  # what is longer is not even converted
+LARGEST = 2**64  # limit of addresses, sizes and frequencies
+MOST_DIGITS = 100  # longer numbers are refused without conversion
 _BINARY = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 def read_facts(kind: type[T], file: Path) -> T:
-    """The file's content as a `kind`. Raises EdgebuildError with file, line and column."""
+    """Read a file as an instance of `kind`. Raises EdgebuildError with file, line and column."""
     node = compose(file)
     if node is None:
         raise fail("the file is empty", file=str(file), line=1)
@@ -146,7 +146,7 @@ def read_facts(kind: type[T], file: Path) -> T:
 
 
 def read_node(kind: type[T], node: Node, **given: Any) -> T:
-    """A map as a `kind`. Fields that are `given` are no keys. Raises EdgebuildError with file, line and column."""
+    """Read a map as an instance of `kind`, with the fields `given`, which must not be keys. Raises EdgebuildError."""
     return typing.cast(T, _read_dataclass(kind, node, given))
 
 
@@ -199,7 +199,7 @@ def _read(kind: Any, node: Node) -> Any:
 
 
 def _key(kind: Any, node: Node) -> Any:
-    """A map's key. Text is taken as it stands, such as the name `off`, whatever YAML takes it for."""
+    """A map's key. Text is read literally, such as the name `off`, which YAML would read as false."""
     if not isinstance(node.value, str):
         raise wrong(node, "a key must be a word")
     return node.value if kind is str else _scalar(kind, node, node.value)
@@ -245,7 +245,7 @@ def _entries(node: Node) -> list[tuple[Node, Node]]:
 
 
 def entries(node: Node) -> dict[str, Node]:
-    """The map's values by key, in order; every key a word that is there once."""
+    """The map's values by key, in order. Raises EdgebuildError unless keys are unique words."""
     from yaml.nodes import ScalarNode
 
     values: dict[str, Node] = {}
@@ -300,7 +300,7 @@ def _name(kind: Any) -> str:
 
 
 def size(node: Node) -> int:
-    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024), also with B or iB behind them."""
+    """Bytes, hertz, an address: 4096, 0x1000, 4K, 2M, 1G (powers of 1024), also with the suffix B or iB."""
     match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)(?:i?B)?", node.value) if isinstance(node.value, str) else None
     if not match:
         raise wrong(node, f"expected a number{_instead_of(node)}", "such as 4096, 0x1000, 256K or 2M")
@@ -332,7 +332,7 @@ def picojoules(node: Node) -> float:
 
 
 def read_text(node: Node) -> str:
-    """Text, and no number or list."""
+    """Text. Raises EdgebuildError for a number or a list."""
     return str(_read(str, node))
 
 
@@ -368,11 +368,11 @@ def wrong(node: Node, text: str, *hints: str) -> EdgebuildError:
     return fail(text, file=mark.name, line=mark.line + 1, column=mark.column + 1, hints=hints)
 
 
-# ---- families: files of several parts, each of which is the rest of the file with the keys of its own
+# ---- families: files with several parts; each part is the common map merged with the part's own keys
 
 
 def map_of(file: Path) -> MappingNode:
-    """The file's map. Raises EdgebuildError where it is none."""
+    """The map in a file. Raises EdgebuildError if the file has none."""
     from yaml.nodes import MappingNode
 
     node = compose(file)
@@ -382,12 +382,12 @@ def map_of(file: Path) -> MappingNode:
 
 
 def parts_of(node: MappingNode) -> dict[str, Node]:
-    """The maps of the parts of a family, by name; none if the map is of none."""
+    """The maps of a family's parts, by name; empty if the map is no family."""
     return entries(entries(node)[PARTS]) if PARTS in entries(node) else {}
 
 
 def stated_in(name: str, folder: Path) -> tuple[Path, MappingNode] | None:
-    """The map of a name in a folder, and its file: one of its own, or a family's, of which it is a part."""
+    """(file, map) of a name in a folder, in a file of its own or as a part of a family; None if there is neither."""
     if (own := folder / f"{name}.yaml").is_file():
         return own, map_of(own)
     for file in sorted(folder.glob("*.yaml")):
@@ -413,7 +413,7 @@ def _as_map(node: Node) -> MappingNode:
 
 
 def _order(below: Iterable[str], above: Iterable[str]) -> list[str]:
-    """Names of both maps: those of the parent as there, a new one in front of the name that follows it above."""
+    """Names of both maps in order: the parent's, and each new one in front of the name that follows it in `above`."""
     names, following = list(below), ""
     for name in reversed(list(above)):
         if name not in names:
@@ -423,12 +423,12 @@ def _order(below: Iterable[str], above: Iterable[str]) -> list[str]:
 
 
 def merged(base: MappingNode, over: MappingNode, top: bool = True) -> MappingNode:
-    """The keys of both maps, those of `over` before those of `base`; maps in them are merged, too."""
+    """Merge two maps recursively; values of `over` replace those of `base`."""
     from yaml.nodes import MappingNode
 
     keys = {key.value: key for key, _ in base.value + over.value}
     below, above = entries(base), entries(over)
-    if top:  # a board is no parent because its family is one
+    if top:  # `abstract` is not inherited
         below.pop("abstract", None)
     values = []
     for name in _order(below, above):

@@ -1,4 +1,4 @@
-"""Options as fields of a request: the one table that commands, request files, SCons and CMake read.
+"""Options as fields of a request: the table that commands, request files, SCons and CMake share.
 
     @dataclass(frozen=True)
     class ModelRequest:
@@ -27,7 +27,7 @@ C_WORDS = frozenset(
     signed sizeof static struct switch template this throw try typedef typename union unsigned using virtual void
     volatile while""".split()  # noqa: SIM905
 )
-LARGEST = 1e12  # number that an option takes: far beyond use, and products of such remain numbers
+LARGEST = 1e12  # largest number of an option: products of several such numbers still do not overflow
 
 Value = str | int | float | bool | None  # as a user or a request file writes it
 Read = Callable[[str, Value], Any]  # (option's name, value) to what the request holds; raises EdgebuildError
@@ -35,15 +35,15 @@ Read = Callable[[str, Value], Any]  # (option's name, value) to what the request
 
 @dataclass(frozen=True)
 class Kind:
-    """How a value is read, and what may be said of it without reading it."""
+    """The kind of an option's value: its reader, and properties for commands and build systems."""
 
     read: Read
     metavar: str = ""
-    words: tuple[str, ...] = ()  # the only values; empty: any that `read` takes
-    switch: bool = False  # on the command line it has no value
-    is_file: bool = False  # a path, which is relative to the place where it was written
-    separator: str = ""  # between the values of a list; empty: there is one value
-    prefixes: tuple[str, ...] = ("",)  # with `is_file`: only what follows one of them is a path
+    words: tuple[str, ...] = ()  # the accepted values; empty: any that `read` accepts
+    switch: bool = False  # whether it has no value on the command line
+    is_file: bool = False  # whether it is a path, relative to the file or folder of its writer
+    separator: str = ""  # between the values of a list; empty: a single value
+    prefixes: tuple[str, ...] = ("",)  # with `is_file`: only text after one of these prefixes is a path
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Option:
     help: str
 
     def moved(self, value: Value, move: Callable[[str], str]) -> Value:
-        """The value with its path, if it has one, as `move` writes it."""
+        """The value with its paths, if it has any, rewritten by `move`."""
         text = str(value)
         prefix = next((p for p in self.kind.prefixes if text.startswith(p)), None)
         if not self.kind.is_file or value is None or prefix is None:
@@ -65,20 +65,20 @@ class Option:
 
 
 def option(default: Any, kind: Kind, text: str, metavar: str = "") -> Any:
-    """A field of a request. `text`: the line of the command's help."""
+    """A field of a request that is an option. `text`: the line of the command's help."""
     kind = dataclasses.replace(kind, metavar=metavar) if metavar else kind
     return dataclasses.field(default=default, metadata={"option": Option(kind, text)})
 
 
 def options_of(request: type) -> Mapping[str, Option]:
-    """The options of a request class by name, in the order of its fields, and those of what it has several of."""
+    """The options of a request class by name, in the order of its fields, and those of its inner requests (`EACH`)."""
     own = {f.name: f.metadata["option"] for f in dataclasses.fields(request) if "option" in f.metadata}
     each, but = getattr(request, "EACH", (None, ()))
     return own if each is None else own | {name: o for name, o in options_of(each).items() if name not in but}
 
 
 def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
-    """The values for the fields of `request`; options that are None keep their default.
+    """Read the values of options for the fields of `request`; None keeps the default.
 
     Raises EdgebuildError for an unknown option or a value of the wrong form.
     """
@@ -90,7 +90,7 @@ def checked(request: type, given: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def add_options(parser: argparse.ArgumentParser, request: type, names: Collection[str] | None = None) -> None:
-    """Give the command the options of `request`, or those of these names, as strings; `given` collects them."""
+    """Add the options of `request` (or only `names`) to a command's parser, as strings; `given` collects them."""
     for name, o in options_of(request).items():
         if names is not None and name not in names:
             continue
@@ -103,7 +103,7 @@ def add_options(parser: argparse.ArgumentParser, request: type, names: Collectio
 
 
 def given(arguments: argparse.Namespace, request: type, names: Collection[str] | None = None) -> dict[str, Value]:
-    """The options of `request` as the command line has them; what takes a list may be given several times."""
+    """The values of `request`'s options on the command line. Lists may be given several times, and are joined."""
     values = {name: getattr(arguments, name, None) for name in options_of(request) if names is None or name in names}
     separators = {name: o.kind.separator for name, o in options_of(request).items()}
     return {name: separators[name].join(v) if isinstance(v, list) else v for name, v in values.items()}
@@ -148,7 +148,7 @@ def _number(option: str, value: Value) -> float:
 
 
 def _numbers(option: str, value: Value) -> float | tuple[float, ...]:
-    """One number, or several with commas between them."""
+    """One number, or several separated by commas."""
     words = str(value).split(",")
     return _number(option, value) if len(words) == 1 else tuple(_number(option, word.strip()) for word in words)
 
@@ -163,7 +163,7 @@ def _switch(option: str, value: Value) -> bool:
 
 
 def words(*choices: str, convert: Callable[[str], Any] = str) -> Kind:
-    """One of some words, whatever its case; `convert` makes the request's value of it."""
+    """One of some words, in any case; `convert` turns the word into the request's value."""
 
     def read(option: str, value: Value) -> Any:
         word = str(value).lower()
@@ -176,7 +176,7 @@ def words(*choices: str, convert: Callable[[str], Any] = str) -> Kind:
 
 
 def words_or_file(prefixes: tuple[str, ...], *choices: str) -> Kind:
-    """One of some words, or a file behind one of `prefixes`."""
+    """One of some words, or a path after one of `prefixes`."""
 
     def read(option: str, value: Value) -> str:
         text = str(value)
@@ -189,7 +189,7 @@ def words_or_file(prefixes: tuple[str, ...], *choices: str) -> Kind:
 
 
 def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Shapes by name from `x=1,3,96,96`; several with a blank between them."""
+    """Shapes by name from `x=1,3,96,96`; several are separated by blanks."""
     shapes = []
     for word in str(value).split():
         name, _, sizes = word.rpartition("=")
@@ -200,7 +200,7 @@ def _shapes(option: str, value: Value) -> tuple[tuple[str, tuple[int, ...]], ...
 
 
 def _bindings(option: str, value: Value) -> tuple[tuple[str, tuple[int | float, ...]], ...]:
-    """Numbers by name from `sr=16000`; several of one input with commas, several inputs with a blank between them."""
+    """Numbers by name from `sr=16000`; several numbers are separated by commas, several inputs by blanks."""
     bindings = []
     for word in str(value).split():
         name, _, numbers = word.rpartition("=")
@@ -215,7 +215,7 @@ def _bindings(option: str, value: Value) -> tuple[tuple[str, tuple[int | float, 
 
 
 def _literal(word: str) -> int | float:
-    """A number; whole ones stay exact. Raises ValueError for anything else."""
+    """A number, or true or false; whole numbers stay exact. Raises ValueError for anything else."""
     if re.fullmatch(r"[+-]?[0-9]{1,19}", word):
         return int(word)
     number = {"true": 1, "false": 0}.get(word.lower(), float("nan")) if word.isalpha() else float(word)
@@ -237,10 +237,10 @@ def _sizes(option: str, value: Value) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True)
 class SharedBuffer:
-    """Bytes of the application in the arena of a group of models.
+    """A buffer of the application in the arena of a group of models.
 
-    `alive`: when they hold something: with a model (`kws`), in a part of its work (`kws.input`: while the input is
-    written, `kws.run`, `kws.output`), or `idle`. Empty: always. `memory`: a name; empty: any that arenas may lie in.
+    `alive`: when its content is needed: with a model (`kws`), in one of its phases (`kws.input`: while the input is
+    written, `kws.run`, `kws.output`), or `idle`. Empty: always. `memory`: a name; empty: any memory for arenas.
     """
 
     name: str
@@ -254,7 +254,7 @@ BUFFER_WORDS = ("bytes", "alive", "memory", "align")
 
 
 def shared_buffer(name: str, given: Mapping[str, str]) -> SharedBuffer:
-    """The buffer of words: `bytes`, and `alive` (with + between them), `memory` and `align` where they are given."""
+    """A buffer from `bytes` and optionally `alive` (joined by +), `memory` and `align`. Raises EdgebuildError."""
     for key in given:
         if key not in BUFFER_WORDS:
             hints = ["known: " + ", ".join(BUFFER_WORDS)]
@@ -269,7 +269,7 @@ def shared_buffer(name: str, given: Mapping[str, str]) -> SharedBuffer:
 
 
 def _buffers(option: str, value: Value) -> tuple[SharedBuffer, ...]:
-    """Buffers from `audio=4K,alive=kws.input+vww,memory=RAM,align=32`; several with a blank between them."""
+    """Buffers from `audio=4K,alive=kws.input+vww,memory=RAM,align=32`; several are separated by blanks."""
     buffers = []
     for word in str(value).split():
         pairs = [pair.partition("=") for pair in word.split(",")]
@@ -285,7 +285,7 @@ RESERVED = re.compile(r"(__|_[A-Z]|eb_)\w*|mem(cmp|cpy|move|set)|u?int\w*_t|(max
 
 
 def _symbols(option: str, value: Value) -> tuple[tuple[str, str], ...]:
-    """Arrays by tensor from `audio` ("": the only tensor) or `x=audio`; several with a blank between them."""
+    """Arrays by tensor from `audio` ("": the only tensor) or `x=audio`; several are separated by blanks."""
     arrays = []
     for word in str(value).split():
         tensor, _, symbol = word.rpartition("=")

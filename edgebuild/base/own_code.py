@@ -1,10 +1,10 @@
-"""One file that changes with the code of this installation, in the place of the hundreds that it consists of.
+"""One file that represents all code of this installation in depfiles: it changes whenever the code does.
 
-An installed package has `RECORD` beside it, which installers write anew. For a checkout, also an editable one, the file
-is `__pycache__/edgebuild.code`: it holds a digest of all code, and every command that may matter brings it up to date.
-So it gets a new date where a byte of the code is another. `edgebuild.index` beside it remembers the digests of files.
+For an installed package it is `RECORD`, which installers rewrite. For a checkout, also an editable install, it is
+`__pycache__/edgebuild.code` with a digest of all code. Every command that generates files updates it, so it gets a new
+date when a byte of the code changes. `edgebuild.index` beside it caches the digests of files.
 
-Builds ask for this before they know whether there is work, so no module is imported that Python has not loaded.
+Builds without changes use this module, so it imports nothing that Python has not loaded when it starts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .atomic import replace_file
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 FOLDER = os.path.join(PACKAGE, "__pycache__")
 KEPT, INDEX = os.path.join(FOLDER, "edgebuild.code"), os.path.join(FOLDER, "edgebuild.index")
-SETTLED_NS = 2_000_000_000  # no file system has a coarser clock: a younger file may change within the same tick
+SETTLED_NS = 2_000_000_000  # the coarsest file system's clock: a younger file may change without a new date
 NO_CODE = (".pyc", ".md", "py.typed")
-NO_FOLDER = ("__pycache__", "cmake", "scons")  # build systems look after their own scripts
+NO_FOLDER = ("__pycache__", "cmake", "scons")  # build systems track their own scripts
 
 
 def tops() -> tuple[str, ...]:
-    """The folders with code: the package, and in a checkout the C that ships beside it."""
+    """The folders with code: the package and, in a checkout, the folder of C files beside it."""
     hal = os.path.join(os.path.dirname(PACKAGE), "hal")
     return (PACKAGE, hal) if os.path.isdir(os.path.join(hal, "targets")) else (PACKAGE,)
 
 
 def code_files() -> tuple[str, ...]:
-    """All files of this installation that products depend on, sorted: modules, templates, and what ships in C."""
+    """All files of this installation on which products depend, sorted: modules, templates, C files."""
     files = list[str]()
     for top in tops():
         for folder, folders, names in os.walk(top):
@@ -39,11 +39,11 @@ def code_files() -> tuple[str, ...]:
 
 
 def code_digest() -> str:
-    """Hex digest of the bytes and the places of all code, which brings the file of a checkout up to date.
+    """Hex digest of the names and bytes of all code. It also updates the file of a checkout.
 
-    Reads only files with another date than the index has.
+    Only files whose state differs from the index are read.
     """
-    import hashlib  # late: not all builds compare
+    import hashlib  # late: not all builds need it
 
     began, place = time.time_ns(), os.path.dirname(PACKAGE) + os.sep
     digests = {line[65:]: line[:64] for line in _read(INDEX).splitlines()}
@@ -67,7 +67,7 @@ def code_digest() -> str:
 
 
 def code_at_start() -> str:
-    """`code_digest` when this process first asked: the modules that it has loaded stay as they were then."""
+    """`code_digest` at the first call in this process, since its loaded modules do not change later."""
     if PACKAGE not in _AT_START:
         _AT_START[PACKAGE] = code_digest()
     return _AT_START[PACKAGE]
@@ -77,20 +77,20 @@ _AT_START = dict[str, str]()
 
 
 def code_inputs() -> tuple[str, ...]:
-    """List what stands for the code in depfiles and stamps: one file, or all where none can be kept."""
+    """The files that represent the code in depfiles and stamps: one file, or all if that cannot be written."""
     file = record() or kept_file()
     return (file,) if file else code_files()
 
 
 def with_code(files: list[str] | tuple[str, ...], code: tuple[str, ...]) -> list[str]:
-    """The absolute paths of files that were read, with `code_inputs()` in the place of all that ship."""
+    """The absolute paths of files that were read, with `code_inputs()` in place of the files of this installation."""
     inside = tuple(top + os.sep for top in tops())
     paths = map(os.path.abspath, files)
     return list(dict.fromkeys([*(p for p in paths if not os.path.realpath(p).startswith(inside)), *code]))
 
 
 def record() -> str | None:
-    """The list that an installer wrote beside an installed package; None for a checkout."""
+    """The path of `RECORD` of an installed package; None for a checkout."""
     site = os.path.dirname(PACKAGE)
     folders = [f for f in os.listdir(site) if f.startswith("edgebuild-") and f.endswith(".dist-info")]
     file = os.path.join(site, folders[0], "RECORD") if len(folders) == 1 else ""
@@ -98,8 +98,8 @@ def record() -> str | None:
 
 
 def kept_file() -> str | None:
-    """The file of a checkout, as of the start; None where it is of other code, or nobody may write it."""
-    digest = code_at_start()  # which brings it up to date
+    """The file of a checkout; None if it is not of the code at the start, or cannot be written."""
+    digest = code_at_start()  # also updates the file
     return KEPT if _read(KEPT) == f"{digest}\n" else None
 
 
@@ -112,7 +112,7 @@ def _read(file: str) -> str:
 
 
 def _replace(file: str, text: str) -> None:
-    """The whole file or the old one, so that others may read it meanwhile. Nothing where nobody may write there."""
+    """Replace a file atomically, for concurrent readers. Does nothing if the folder cannot be written."""
     try:
         os.makedirs(FOLDER, exist_ok=True)
         replace_file(file, text.encode("utf-8", "surrogateescape"))

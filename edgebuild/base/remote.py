@@ -1,10 +1,10 @@
-"""A cache that machines share: blobs by their digest, and what is made of a key, as bazel-remote and others serve them.
+"""A cache that machines share: blobs by digest, and lists of files by key, as served by bazel-remote and others.
 
-$EDGEBUILD_REMOTE_CACHE is its URL. Under `http://` and `https://` blobs are read by GET and written by PUT; any other
-URL is opened by fsspec, which is an optional extra (`pip install fsspec`). Below the URL lie
-`cas/<sha256>`, a blob, and `ac/<key>`, an ActionResult of the Remote Execution API v2, which lists files by digest.
-Nothing is written unless $EDGEBUILD_REMOTE_CACHE_WRITE is 1. What is read is data, and `cache` checks it as it checks
-its own entries. A cache that fails is not asked again in this process, and the user gets one warning.
+$EDGEBUILD_REMOTE_CACHE is its URL. With `http://` and `https://`, blobs are read by GET and written by PUT; any other
+URL is opened by fsspec, an optional package (`pip install fsspec`). Below the URL are `cas/<sha256>`, a blob, and
+`ac/<key>`, an ActionResult of the Remote Execution API v2, which lists files by digest. Nothing is written unless
+$EDGEBUILD_REMOTE_CACHE_WRITE is 1. All content is data, and `cache` checks it as it checks its own entries. After a
+failure the cache is not used again in this process, and the user gets one warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import Diagnostic
 from .progress import warn
 
 URL, WRITE = "EDGEBUILD_REMOTE_CACHE", "EDGEBUILD_REMOTE_CACHE_WRITE"
-SECONDS, WHOLE = 5.0, 60.0  # without an answer; for one blob
+SECONDS, WHOLE = 5.0, 60.0  # timeouts: without any data; for a whole blob
 MOST_RESULT = 1 << 20  # bytes of an ActionResult
 PIECE = 1 << 20  # bytes
 MESSAGES = {  # fields: name, number, type
@@ -29,31 +29,31 @@ MESSAGES = {  # fields: name, number, type
     "ActionResult": (("output_files", 2, "OutputFile"), ("stdout_raw", 5, "TYPE_BYTES")),
 }
 
-_failed = False  # in this process
+_failed = False  # whether an access has failed in this process
 
 
 @dataclass(frozen=True)
 class Result:
-    """The files of a key: name, digest and bytes of each; `seal`: of who wrote it."""
+    """The files of a key: (name, digest, bytes) of each; `seal`: an HMAC of the writer."""
 
     files: tuple[tuple[str, str, int], ...]
     seal: bytes
 
 
 def result_of(key: str) -> Result | None:
-    """The result of a key; None if there is none, or nothing that is one."""
+    """The result of a key; None if there is none, or it is malformed."""
     data = _read(f"ac/{key}", MOST_RESULT)
     return _parsed(data) if data is not None else None
 
 
 def blob(digest: str, size: int) -> bytes | None:
-    """The bytes of a digest, which the caller checks."""
+    """The bytes of a blob, or None. The caller must check the digest."""
     data = _read(f"cas/{digest}", size)
     return data if data is not None and len(data) == size else None
 
 
 def store(key: str, files: Mapping[str, bytes], digests: Mapping[str, str], seal: bytes) -> None:
-    """Write the files of a key and then its result, if the user wants that."""
+    """Write the files of a key, and then its result, if the user has enabled writing."""
     if os.environ.get(WRITE) == "1":
         for name, data in files.items():
             if not _write(f"cas/{digests[name]}", data):
@@ -74,7 +74,7 @@ def _write(place: str, data: bytes) -> bool:
 
 
 def _asked(do: Callable[[Any], Any]) -> Any:
-    """The answer of the cache; None if it has none, or if it fails."""
+    """Access the cache; None if the item is missing, or the cache fails."""
     global _failed
     if not is_on():
         return None
@@ -83,7 +83,7 @@ def _asked(do: Callable[[Any], Any]) -> Any:
         return do(_Http(url) if url.startswith(("http://", "https://")) else _Files(url))
     except FileNotFoundError:
         return None
-    except Exception as problem:  # whatever a server or a package for some URL comes up with: the build goes on
+    except Exception as problem:  # any failure of a server or of an fsspec package: the build goes on
         _failed = True
         text = " ".join(str(problem).split())[:200] or type(problem).__name__
         hints = ("the build goes on without it",)
@@ -146,7 +146,7 @@ class _Files:
         fs, root = self._system()
         path = f"{root}/{place}"
         fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        fs.pipe_file(f"{path}.{os.getpid()}", data)  # then in one move: others may read meanwhile
+        fs.pipe_file(f"{path}.{os.getpid()}", data)  # then moved in one step, for concurrent readers
         fs.mv(f"{path}.{os.getpid()}", path)
 
     def _system(self) -> tuple[Any, str]:
@@ -158,7 +158,7 @@ class _Files:
         return fs, root.rstrip("/")
 
 
-# ---- ActionResult, with the fields of it that are used
+# ---- ActionResult, with the fields that are used
 
 
 @cache

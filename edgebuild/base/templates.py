@@ -1,4 +1,4 @@
-"""The one Jinja environment. Templates print; whatever has to be computed comes to them computed."""
+"""The Jinja environment of all templates. Templates only print; values are computed before."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from markupsafe import Markup
 from .atomic import replace_file
 from .text import COLUMNS, LICENCE, comment, quoted, remark, xml
 
-# Templates as bytecode beside that of the package's modules: to compile those of a core takes half a second.
+# Bytecode of templates, cached beside that of the package's modules: compiling those of a core takes half a second.
 #
-# Python keeps the bytecode of a module in `__pycache__` and runs it when the module is imported next. Templates do the
-# same in the same folder, so whoever could change them could change the code itself. Python's own switches hold:
-# PYTHONPYCACHEPREFIX moves them, and with PYTHONDONTWRITEBYTECODE none are written.
+# Python keeps the bytecode of modules in `__pycache__`. Templates use the same folder, so write access to it grants no
+# more than it does already. Python's switches apply: PYTHONPYCACHEPREFIX moves the files, and with
+# PYTHONDONTWRITEBYTECODE none are written.
 #
-# Only what belongs to the same template, environment, Jinja and Python is read, and only if no byte of it is changed.
-# Where the folder cannot be written, templates are compiled each time.
+# A file is only used for the same template, environment, Jinja and Python, and if its digest is right. If the folder
+# cannot be written, templates are compiled each time.
 
 LENGTH = hashlib.sha256().digest_size
 
 
 class CompiledTemplates(jinja2.BytecodeCache):
-    """A file for each template: a digest, then the code. `environment`: the module that makes Jinja's environment."""
+    """One file per template: a digest, then the code. `environment`: the module that creates Jinja's environment."""
 
     def __init__(self, environment: Path) -> None:
         self.folder = Path(importlib.util.cache_from_source(str(environment))).parent
@@ -48,7 +48,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
             bucket.code = marshal.loads(data[LENGTH:])
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write a whole file or none, so that others may read and write meanwhile."""
+        """Write the file atomically, for concurrent readers and writers."""
         if sys.dont_write_bytecode:
             return
         code, file = marshal.dumps(bucket.code), self._file(bucket)
@@ -56,7 +56,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
             self.folder.mkdir(parents=True, exist_ok=True)
             replace_file(str(file), self._digest(bucket, code) + code)
         except OSError:
-            pass  # nobody may write there, or the disk is full
+            pass  # the folder cannot be written, or the disk is full
 
     def _file(self, bucket: Bucket) -> Path:
         return self.folder / f"template-{bucket.key}.{sys.implementation.cache_tag}.pyc"
@@ -69,7 +69,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = ("model/emit/templates", "model/ops", "model/kernels", "clock/templates", "driver/templates", "build/forms")
 
 
-# Of gcc, clang and armclang; of TI's compilers; of IAR's.
+# Conditions of gcc, clang and armclang; of TI's compilers; of IAR's.
 BIG_ENDIAN = (
     "(defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) || defined(__big_endian__) \\\n"
     "    || (defined(__LITTLE_ENDIAN__) && !__LITTLE_ENDIAN__)"
@@ -77,7 +77,7 @@ BIG_ENDIAN = (
 
 
 class Used:
-    """Names of C that others define: `use.eb_clamp` and `use['arm_mve.h']` are the names, and are noted."""
+    """Collects the C names that a template uses: `use.eb_clamp` and `use['arm_mve.h']` are these names."""
 
     def __init__(self) -> None:
         self.names = set[str]()
@@ -88,35 +88,35 @@ class Used:
 
 
 def times(text: str, factor: object) -> str:
-    """C for a product, without a factor of one. The factor may be a letter, which is not asked for its value."""
+    """C for a product; a factor of 1 is left out. The factor may be a parameter, whose value is not read."""
     return text if type(factor) is int and factor == 1 else f"{text} * {factor}"
 
 
 def plus(text: str, term: object) -> str:
-    """C for a sum, without a term of zero. A negative number is taken away."""
+    """C for a sum; a term of 0 is left out, a negative one is subtracted."""
     if type(term) is int and term <= 0:
         return f"{text} - {-term}" if term else text
     return f"{text} + {term}"
 
 
 def minus(text: str, term: object) -> str:
-    """C for a difference, without a term of zero."""
+    """C for a difference; a term of 0 is left out."""
     return plus(text, -term) if type(term) is int else f"{text} - {term}"
 
 
 def size(number: object) -> object:
-    """C for a number of bytes: parameters have a sign, which compilers warn of."""
+    """C for a number of bytes: parameters are cast, because they are signed and compilers would warn."""
     return number if type(number) is int else f"(uint32_t){number}"
 
 
 def terms(steps: Iterable[int], names: str | Sequence[str]) -> str:
-    """C for the sum of indexes times their steps. The indexes have these names, or this one with numbers behind it."""
+    """C for the sum of indices times their steps. `names`: of the indices, or the prefix of numbered names."""
     named = [(f"{names}{n}" if isinstance(names, str) else names[n], step) for n, step in enumerate(steps)]
     return " + ".join(times(name, step) for name, step in named if step) or "0"
 
 
 def pixel(row: str, width: object, column: str, channels: object) -> str:
-    """C for the place of a pixel behind that of its tensor, in elements."""
+    """C for the offset of a pixel in its tensor, in elements."""
     place = column if row == "0" else f"{times(row, width)} + {column}"
     if type(channels) is int and channels == 1:
         return place
@@ -124,11 +124,11 @@ def pixel(row: str, width: object, column: str, channels: object) -> str:
 
 
 def at_row(text: str, ring: int, only: str = "") -> str:
-    """C for the place of a row in a ring of so many rows; 0: in a tensor that is there whole.
+    """C for the index of a row in a ring of `ring` rows; 0: in a whole tensor.
 
-    `only`: C for that in a ring of one row, where the number of the row is used for something else, too.
+    `only`: C for the index in a ring of one row, if the row's number is also used elsewhere.
 
-    The ring is a number and no letter, because a remainder of a variable is slow.
+    The ring must be a number, not a parameter, because a remainder by a variable is slow.
     """
     row = text if text.isidentifier() else f"({text})"
     if only and index(ring) == 1:
@@ -139,7 +139,7 @@ def at_row(text: str, ring: int, only: str = "") -> str:
 def row_at(row: str, s: Any, size: object = None, base: str = "x") -> str:
     """C for the address of a row of the operand, by the letters of `spatial.rolled`. See `Form.separate`.
 
-    `size`: elements of a row; not given: W * C.
+    `size`: elements of a row; default: W * C.
     """
     size = s.W * s.C if size is None else size
     place = f"{base} + {times(at_row(row, s.ring), size)}"
@@ -149,19 +149,19 @@ def row_at(row: str, s: Any, size: object = None, base: str = "x") -> str:
 
 
 def pixel_at(row: str, s: Any, column: str, base: str = "x", only: str = "") -> str:
-    """C for the address of a pixel of the operand. `only`: as for `at_row`."""
+    """C for the address of a pixel of the operand. `only`: as in `at_row`."""
     if not s.separate:
         return f"{base} + {pixel(at_row(row, s.ring, only), s.W, column, s.C)}"
     return f"{row_at(row, s, base=base)} + {pixel('0', 0, column, s.C)}"
 
 
 def over(text: str, divisor: object) -> str:
-    """C for a quotient, without a divisor of one."""
+    """C for a quotient; a divisor of 1 is left out."""
     return text if type(divisor) is int and divisor == 1 else f"{text} / {divisor}"
 
 
 def phase(down: str, across: str, rows: object, columns: object) -> str:
-    """C for the number of a pixel in a pattern of rows and columns that repeats."""
+    """C for the number of a pixel in a repeating pattern of `rows` x `columns`."""
     summands = [] if type(rows) is int and rows == 1 else [times(f"{down} % {rows}", columns)]
     across = across if across.isidentifier() else f"({across})"
     summands += [] if type(columns) is int and columns == 1 else [f"{across} % {columns}"]
@@ -169,9 +169,9 @@ def phase(down: str, across: str, rows: object, columns: object) -> str:
 
 
 def turns(body: str, head: str) -> str:
-    """C that stands in braces behind `head`; without a head it moves a step to the left instead.
+    """C in braces after `head`; without a head, the lines move one step to the left instead.
 
-    So the same lines are the body of a loop, or run once.
+    So the same lines serve as the body of a loop, or as code that runs once.
     """
     if not head:
         return "".join(line.removeprefix("    ") for line in body.splitlines(keepends=True))
@@ -180,9 +180,9 @@ def turns(body: str, head: str) -> str:
 
 
 def nested(body: str, extents: Iterable[object], names: str | Iterable[str]) -> str:
-    """C in as many loops as there are extents; the body stands where the outermost of them begins. Names: see `terms`.
+    """C in nested loops, one for each extent. The body is indented like the outermost loop.
 
-    Their variables are those names, or this one with numbers behind it.
+    `names`: of the loop variables, as in `terms`.
     """
     margin, step, heads, ends = body[: len(body) - len(body.lstrip(" "))], "", "", ""
     for extent, name in zip(
@@ -195,20 +195,20 @@ def nested(body: str, extents: Iterable[object], names: str | Iterable[str]) -> 
 
 
 def noted(value: object) -> object:
-    """A number for a comment: a letter that stands nowhere else needs no parameter."""
+    """A number for a comment, where printing a letter does not count as a use of it."""
     return getattr(value, "text", value)
 
 
 def fitted(text: str) -> str:
-    """C whose statements fit into the columns: longer ones go on in further lines.
+    """C whose statements fit into `COLUMNS`: longer ones are broken into several lines.
 
-    Directives, comments and lines with strings stay as they are.
+    Directives, comments and lines with strings are not changed.
     """
     return "\n".join(line if len(line) <= COLUMNS else _broken(line) for line in text.split("\n"))
 
 
 def _broken(line: str) -> str:
-    """A statement in lines that end behind a comma or in front of an operator of `?:`, or at any blank."""
+    """A statement, broken after a comma, before an operator of `?:`, or else at any blank."""
     statement = line.lstrip(" ")
     margin = line[: len(line) - len(statement)]
     if statement.startswith(("#", "/", "* ", "*/")) or '"' in line:
@@ -225,7 +225,7 @@ def _broken(line: str) -> str:
 
 
 class Pieces(jinja2.FileSystemLoader):
-    """Files with several templates: `FILE:NAME` is the part of FILE.j2 behind the line `%% NAME`."""
+    """Loads files with several templates: `FILE:NAME` is the part of FILE.j2 after the line `%% NAME`."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         file, _, name = template.partition(":")
@@ -260,7 +260,7 @@ def environment() -> jinja2.Environment:
 
 @cache
 def pictures() -> jinja2.Environment:
-    """The environment of SVG and HTML: all that is printed is escaped."""
+    """The environment of SVG and HTML, which escapes all printed values."""
     return environment().overlay(autoescape=True, finalize=lambda value: Markup(xml(str(value))))
 
 
