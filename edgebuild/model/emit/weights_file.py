@@ -36,7 +36,7 @@ class Weights:
     blob: bytes
     offsets: dict[tuple[str, bytes], int]
 
-    def offset(self, constant: Constant) -> int:
+    def offset(self, constant: Constant) -> int:  # raises KeyError for constants that were not packed
         return self.offsets[_key(constant.data)]
 
     @property

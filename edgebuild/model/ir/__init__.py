@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-# How a model's format computes: the rounding of quantised ops, and where its real numbers differ.
+# The arithmetic of a model's format: the rounding of quantised ops, and where its real numbers differ.
 
 
 class Arithmetic(StrEnum):
@@ -293,13 +293,13 @@ def origin_of(t: Tensor) -> Origin:
 
 
 def real_values(t: Tensor) -> Array:
-    """Real values of a constant: its data, dequantised to float32 if it is quantised."""
+    """Real values of a constant: its data, dequantised to float32. Raises AssertionError for an activation."""
     assert t.data is not None
     return t.data if t.quant is None else reals_of(t.data, t).astype(np.float32)
 
 
 def reals_of(x: Array, t: Tensor) -> Array:
-    """The integers `x` of a quantised tensor, dequantised to float64."""
+    """The integers `x` of a quantised tensor, dequantised to float64. Raises AssertionError without quantisation."""
     assert t.quant is not None
     scale, zero = np.array(t.quant.scale, np.float64), np.array(t.quant.zero_point, np.int64)
     if t.quant.axis is not None and not t.quant.per_tensor:
@@ -322,7 +322,7 @@ def rename(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def sort_ops(graph: Graph) -> Graph:
-    """Sort ops topologically, as close to the present order as possible. Raises ValueError on a cycle."""
+    """Sort ops topologically, near their present order. Raises ValueError on a cycle or a missing producer."""
     ready = set(graph.inputs) | {t.name for t in graph.tensors.values() if t.constant}
     waiting, ordered = list(graph.ops), list[Op]()
     while waiting:

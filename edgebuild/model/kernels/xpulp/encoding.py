@@ -182,7 +182,7 @@ def printed(encoding: str, name: str, parameters: Iterable[str], remark: str, pa
 
 
 def all_encoded(parts: Iterable[Part], encoding: str) -> tuple[Part, ...]:
-    """Trees of instructions in an encoding."""
+    """Trees of instructions in an encoding. Raises TypeError for `Unrolled` and `Cases`, which XpulpV2 kernels lack."""
     return tuple(_part(part, encoding) for part in parts)
 
 
