@@ -20,7 +20,7 @@ def _graph(path: Path, wanted: Wanted) -> Graph:
 
 
 def _operators() -> Operators:
-    """Operators by domain, with those that are read as others. Some of onnxruntime's names are the standard's too."""
+    """Operators by domain, including composed ones. Some names are in onnxruntime's domain and in the standard's."""
     import onnx
 
     from .control_flow import CONTROL

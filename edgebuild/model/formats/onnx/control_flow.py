@@ -1,6 +1,6 @@
-"""If, Loop and Scan of ONNX files: bodies are read as part of the graph around them, loops once for each turn.
+"""If, Loop and Scan of ONNX files: bodies are read into the graph around them, those of loops once per turn.
 
-Counters are constants in each turn, so that conditions and shapes that follow from them are constants, too.
+Counters are constants in each turn, so conditions and shapes that depend on them are constants, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ UNROLLED = f"loops are unrolled, up to {MOST_TURNS} turns"
 
 
 def check_operators(model: onnx.ModelProto, file: str) -> None:
-    """Count the nodes that are left when all functions are inlined, each time that one is called, without doing it.
+    """Raise EdgebuildError if inlining all functions gave more than MOST_OPS nodes, or if functions are recursive.
 
-    Raises EdgebuildError where there are more than any model has, or where functions call each other in a circle.
+    Nodes are counted without inlining, because nested calls may grow exponentially.
     """
     calls = {(f.domain, f.name): [_called(node) for part in graphs(f) for node in part.node] for f in model.functions}
     counts = dict[tuple[str, str], int]()
@@ -44,7 +44,7 @@ def _called(node: onnx.NodeProto) -> tuple[str, str]:
 
 
 def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[onnx.GraphProto, list[str]]:
-    """A copy of the body on the tensors `given`, whose own names begin with `prefix`; the names of its outputs."""
+    """A copy of the body on the inputs `given`, with `prefix` before its own names, and the names of its outputs."""
     copy = onnx.GraphProto()
     copy.CopyFrom(body)
     ports = dict(zip((v.name for v in body.input), given, strict=True))
@@ -58,13 +58,13 @@ def copied(body: onnx.GraphProto, given: Sequence[str], prefix: str) -> tuple[on
 
 
 def _body_names(graph: onnx.GraphProto) -> set[str]:
-    """Names of what a body makes or gets."""
+    """Names of a body's results, constants and inputs."""
     results = {name for node in graph.node for name in node.output if name}
     return results | {value.name for value in (*graph.initializer, *graph.input)}
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Rename tensors in nodes and in what their bodies read. A body's own name hides one from around it."""
+    """Rename tensors in nodes and their bodies. A body's own names hide equal outer ones."""
     for node in graph.node:
         for ports in (node.input, node.output):
             ports[:] = [names.get(name, name) for name in ports]
@@ -81,7 +81,7 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def graphs(graph: Any) -> Iterator[Any]:
-    """The graph, or the function, and, at any depth, the bodies of its nodes."""
+    """The graph or function, and the bodies of its nodes at any depth."""
     yield graph
     for node in graph.node:
         for body in bodies(node):
@@ -89,13 +89,13 @@ def graphs(graph: Any) -> Iterator[Any]:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """All names that a node reads, in its bodies, too."""
+    """All names that a node and its bodies read."""
     inner = [name for body in bodies(node) for part in body.node for name in reads(part)]
     return [*node.input, *inner, *(value.name for body in bodies(node) for value in body.output)]
 
 
 def choice(node: Any, read: Read) -> None:
-    """If: one branch where the condition is known, else both, of which each element of the result takes one."""
+    """Read If: one branch if the condition is constant, else both branches and a selection of their results."""
     branches = [node.attributes[name] for name in ("then_branch", "else_branch")]
     condition_value = node.tensor(0).data
     if condition_value is not None:
@@ -109,7 +109,7 @@ def choice(node: Any, read: Read) -> None:
 
 
 def loop(node: Any, read: Read) -> None:
-    """Loop with a known number of turns."""
+    """Read Loop, unrolled. Raises EdgebuildError if the number of turns or the condition is computed."""
     most = _constant(node, 0, "the number of turns") if node.inputs[0] else None
     go = _constant(node, 1, "the condition") if node.has(1) else True
     body, values, turns = node.attributes["body"], list(node.inputs[2:]), list[list[str]]()
@@ -132,7 +132,7 @@ def loop(node: Any, read: Read) -> None:
 
 
 def scan(node: Any, read: Read) -> None:
-    """Scan: one turn for each index of the operands that it goes along."""
+    """Read Scan, unrolled: one turn per index of the scanned operands."""
     count = node.attributes.get("num_scan_inputs", 0)
     if node.opset < 9 or not 0 < count <= len(node.inputs):
         raise node.error(f"Scan of opset {node.opset}", "it is supported from opset 9 on")
@@ -169,12 +169,12 @@ def _constant(node: Any, position: int, what: str) -> int:
 def _bounded(node: Any, turns: int) -> None:
     if turns > MOST_TURNS:
         raise node.error(f"more than {MOST_TURNS} turns", UNROLLED)
-    if len(node.builder.ops) > MOST_OPS or len(node.builder.tensors) > 2 * MOST_OPS:  # loops of constants end, too
+    if len(node.builder.ops) > MOST_OPS or len(node.builder.tensors) > 2 * MOST_OPS:  # folded loops only add tensors
         raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
 
 
 def _sliced(node: Any, x: Tensor, axis: int, at: int) -> str:
-    """The part of one index, without its dimension."""
+    """Name of the slice at one index of an axis, without that dimension."""
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     if x.data is not None:
         return node.store(f"{node.outputs[0]}@{x.name}{at}", np.ascontiguousarray(x.data.take(at, axis)).reshape(shape))
@@ -184,7 +184,7 @@ def _sliced(node: Any, x: Tensor, axis: int, at: int) -> str:
 
 
 def _stacked(node: Any, parts: list[str], axis: int) -> str:
-    """The values of all turns along a dimension of their own."""
+    """Name of the values of all turns, stacked along a new dimension."""
     if not parts:
         raise node.error("a loop without turns", "its result is empty")
     tensors = [node.builder.tensors[name] for name in parts]
@@ -199,7 +199,7 @@ def _stacked(node: Any, parts: list[str], axis: int) -> str:
 
 
 def _emit_outputs(node: Any, names: Sequence[str]) -> None:
-    """The node's outputs are these tensors."""
+    """Emit these tensors as the node's outputs."""
     for output, name in enumerate(names):
         t = node.builder.tensors[name]
         if output >= len(node.outputs) or not node.outputs[output]:

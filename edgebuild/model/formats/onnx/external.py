@@ -1,7 +1,7 @@
-"""The files beside an ONNX model in which it keeps large tensors.
+"""External data files of ONNX models, which hold large tensors.
 
-Their names, offsets and lengths come from the model, which may be anybody's. A file is read only if it lies in the
-model's folder or below, is no link, and has the bytes that the tensor's shape needs.
+Their names, offsets and lengths come from the model, which is not trusted. A file is read only if it is in the model's
+folder or below, is no link, and has the bytes that the tensor's shape needs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from ....base.errors import EdgebuildError, fail
 from ....base.inputs import MODEL, check_file, read_bytes, read_part
 
-# Messages that tensors stand in, at any depth.
+# Protobuf messages that may contain tensors.
 HOLDERS = ("GraphProto", "NodeProto", "AttributeProto", "FunctionProto", "TrainingInfoProto", "SparseTensorProto",
            "TensorProto")  # fmt: skip
-SMALL = {"INT2": 2, "UINT2": 2, "INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}  # bits of types with several a byte
+SMALL = {"INT2": 2, "UINT2": 2, "INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}  # bits of types with several values per byte
 
 
 def external_files(source: Path) -> list[Path]:
-    """The files that an ONNX model names as the place of tensors, sorted; none for other formats.
+    """The external data files of an ONNX model, sorted; none for other formats.
 
-    A model that cannot be read names none: whoever reads it next says what is wrong.
+    Also none for a model that cannot be read; the importer reports the error later.
     """
     try:
         data = b"" if source.suffix != ".onnx" else read_bytes(source, most=MODEL)
@@ -32,17 +32,17 @@ def external_files(source: Path) -> list[Path]:
             return []
     except EdgebuildError:
         return []
-    import onnx  # late: few models have such files
+    import onnx  # imported late, because few models have such files
 
     try:
         tensors = [t for t in _tensors(onnx.load_model_from_string(data)) if _is_external(t)]
         return sorted({place_of(source, _fields(t).get("location", "")) for t in tensors})
-    except Exception:  # protobuf has no common base class; a wrong place is refused when the model is read
+    except Exception:  # protobuf's exceptions have no common base class; the importer refuses wrong locations
         return []
 
 
 def load_external(model: Any, source: Path, file: str) -> None:
-    """Put the data of all tensors into the model. Raises EdgebuildError that names the model as `file`."""
+    """Load external data of all tensors into the model. Raises EdgebuildError that names the model as `file`."""
     total = 0
     for tensor in filter(_is_external, _tensors(model)):
         fields, where = _fields(tensor), f"tensor '{tensor.name}'"
@@ -68,7 +68,7 @@ def load_external(model: Any, source: Path, file: str) -> None:
 
 
 def _bits(kind: int) -> int:
-    """Bits of an element of this type; 0 for text and for what is no type."""
+    """Bits of an element of this type; 0 for text and unknown types."""
     import onnx
 
     try:
@@ -79,7 +79,7 @@ def _bits(kind: int) -> int:
 
 
 def place_of(source: Path, location: str) -> Path:
-    """The file that a model names. Raises ValueError for one that is not in the model's folder, or is a link."""
+    """Path of an external data file. Raises ValueError if it is outside the model's folder, or is a link."""
     parts = PurePosixPath(location).parts
     if not parts or "\0" in location or "\\" in location or PurePosixPath(location).is_absolute() or ".." in parts:
         raise ValueError(f"its data is in '{location}', which is no file in the folder of the model")
@@ -92,7 +92,7 @@ def place_of(source: Path, location: str) -> Path:
 
 
 def _read(place: Path, offset: int, length: int, needed: int, where: str) -> bytes:
-    """The bytes of one tensor, and no others of the file."""
+    """The bytes of one tensor; the rest of the file is not read. Raises EdgebuildError for a wrong length."""
     text = f"cannot read the data of {where}"
     try:
         check_file(place, text)
@@ -115,7 +115,7 @@ def _fields(tensor: Any) -> dict[str, str]:
 
 
 def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors of a model, wherever they stand: in graphs, attributes and functions."""
+    """All tensors of a model, in graphs, attributes and functions."""
     todo = [model]
     while todo:
         message = todo.pop()

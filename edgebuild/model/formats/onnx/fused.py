@@ -1,4 +1,4 @@
-"""Nodes that stand for many: recurrent cells, and what onnxruntime's optimiser makes of several standard operators."""
+"""Expand complex nodes to standard ones: recurrent cells, and operators that onnxruntime's optimiser fuses."""
 
 from __future__ import annotations
 
@@ -20,36 +20,35 @@ from .onnx_checks import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_layers import OnnxNode
 from .other_nodes import Parts
 
-# LSTM, GRU and RNN nodes as the nodes that they are by definition, step by step: MatMul, Add, Slice, Sigmoid, Tanh.
+# LSTM, GRU and RNN nodes are unrolled by their definition to MatMul, Add, Slice, Sigmoid, Tanh and others.
 #
-# DynamicQuantizeLSTM of com.microsoft is an LSTM whose products are DynamicQuantizeLinear and MatMulInteger, as
-# onnxruntime computes it: the whole sequence is quantised at once, and each state by itself.
+# DynamicQuantizeLSTM of com.microsoft is an LSTM whose products are DynamicQuantizeLinear and MatMulInteger, as in
+# onnxruntime: the whole sequence is quantised at once, and each state separately.
 #
-# The formulas and the order of the gates are those of the ONNX operators' documentation: iofc, zrh. A step shares its
-# nodes with no other. So a network that is called step by step has the cell once. One that is called with a sequence
-# has it as often as the sequence is long.
+# Formulas and the order of the gates are those of the ONNX operators' documentation: iofc, zrh. Every step has its own
+# copy of the cell's nodes, so a network that gets one step per inference has the cell once.
 
 DYNAMIC = "DynamicQuantizeLSTM"
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1, DYNAMIC: 4}
 LSTM_FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
 DEFAULTS = {"LSTM": LSTM_FUNCTIONS, "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",), DYNAMIC: LSTM_FUNCTIONS}
 TWO_STATES = ("LSTM", DYNAMIC)
-# Activations with parameters, and their defaults. A node has the values in the order of those that take one.
+# Activations with parameters, and their defaults. A node lists the values in the order of activations that have one.
 BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}, "LeakyRelu": {"alpha": 0.01}, "Elu": {"alpha": 1.0},
         "ThresholdedRelu": {"alpha": 1.0}}  # fmt: skip
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
 LONGEST = 256  # steps
-WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # whether a direction is backwards
+WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # per direction: runs backwards
 
 
 # An activation: an operator and its attributes.
 Function = tuple[str, Mapping[str, float]]
-# From the products of a step's input and the states to the new states.
+# A step: (products of its input, states) -> new states, all as names.
 Step = Callable[[str, list[str]], list[str]]
 
 
 class Cell(Parts):
-    """A node, direction by direction. `shape`: of its input, steps, batch, features. `at`: the direction."""
+    """A recurrent node while it is unrolled. `shape`: steps, batch, features of its input. `at`: current direction."""
 
     def __init__(self, node: OnnxNode, shape: tuple[int, ...]) -> None:
         super().__init__(node, f"{node.outputs[0] or node.name}@")
@@ -60,13 +59,13 @@ class Cell(Parts):
         return self.node.store(name, np.ascontiguousarray(data).reshape(data.shape))
 
     def parts(self, x: str, size: int, count: int) -> list[str]:
-        """Equal parts of the last dimension."""
+        """Split the last dimension into `count` parts of `size`."""
         axes = self.longs(1)
         cuts = [self.longs(i * size) for i in range(count + 1)]
         return [self.op("Slice", x, cuts[i], cuts[i + 1], axes) for i in range(count)]
 
     def floats(self, position: int) -> Array | None:
-        """A constant operand in float32, None where it is left out."""
+        """A constant operand in float32; None if it is left out."""
         data = self.stored(position)
         return None if data is None else data.astype(np.float32)
 
@@ -77,7 +76,7 @@ class Cell(Parts):
         return t.array if t.quant is None else real_values(t)
 
     def gate(self, function: Function, x: str) -> str:
-        """The activation of a sum, which is clipped where the node says so."""
+        """The activation of a gate's sum, which is clipped first if the node has `clip`."""
         if clip := self.node.attr("clip", 0):
             x = self.op("Clip", x, *(self.constant(np.array(v, np.float32)) for v in (-clip, clip)))
         return self.activation(function, x)
@@ -86,7 +85,7 @@ class Cell(Parts):
         return self.op(function[0], x, **function[1])
 
     def functions(self, directions: int) -> list[list[Function]]:
-        """The activations of each direction. Raises EdgebuildError for one that is not among those of here."""
+        """The activations of each direction. Raises EdgebuildError for unsupported ones."""
         names = [a.decode() for a in self.node.attr("activations", [])] or [*DEFAULTS[self.node.origin] * directions]
         values = {key: [*self.node.attr(f"activation_{key}", [])] for key in ("alpha", "beta")}
         functions = list[Function]()
@@ -102,7 +101,7 @@ class Cell(Parts):
         return [functions[at * count : (at + 1) * count] for at in range(directions)]
 
     def product(self, position: int, direction: int) -> Callable[[str], str]:
-        """Products with the weights of this operand, in one direction."""
+        """A function that multiplies a tensor by the weights of this operand, in one direction."""
         w = self.stored(position)
         assert w is not None
         if self.node.origin != DYNAMIC:
@@ -132,7 +131,7 @@ def _lstm(cell: Cell, hidden: int, functions: Sequence[Function]) -> Step:
     holes = [cell.constant(p) for p in peepholes[d].reshape(3, hidden)] if peepholes is not None else []
 
     def seen(gate: str, memory: str, at: int) -> str:
-        """The gate's sum with its peephole; these stand in the order input, output, forget."""
+        """The gate's sum with its peephole, if any; their order is input, output, forget."""
         return cell.op("Add", gate, cell.op("Mul", memory, holes[at])) if holes else gate
 
     recurrent = cell.product(2, d)
@@ -190,7 +189,7 @@ STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn, DYNAMIC: _lstm}
 
 
 def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
-    """The nodes of a recurrent node in all its directions."""
+    """The standard nodes of a recurrent node, for all its directions."""
     shape, batches_first = node.tensor(0).shape, bool(node.attr("layout", 0))
     if len(shape) != 3:
         raise node.error(f"an input of shape {shape}", "steps, batch and features are three dimensions")
@@ -207,7 +206,7 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     for position, name in enumerate(node.outputs):
         if name:
             parts, axis = [o[position] for o in outputs], 1 if position == 0 else 0
-            if batches_first:  # (steps, ways, batch, hidden) and (ways, batch, hidden) become batch first
+            if batches_first:  # (steps, directions, batch, hidden) and (directions, batch, hidden) become batch first
                 turned = [2, 0, 1, 3] if position == 0 else [1, 0, 2]
                 whole.end(name, "Transpose", whole.op("Concat", *parts, axis=axis), perm=turned)
             else:
@@ -216,7 +215,7 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def _check_shapes(cell: Cell, directions: int) -> None:
-    """Raise EdgebuildError where a parameter has another shape than the operator's documentation gives it."""
+    """Raise EdgebuildError for a parameter whose shape is not that of the operator's documentation."""
     hidden, kind = cell.node.attr("hidden_size", 0), cell.node.origin
     if hidden < 1:
         raise cell.node.error(f"hidden_size {hidden or 'is missing'}", "give the number of elements of a state")
@@ -254,7 +253,7 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
         ends = cell.longs(t), cell.longs(t + 1)
         part = cell.op("Reshape", cell.op("Slice", x, *ends, zero), flat)
         new = step(part if kind == DYNAMIC else own(part), states)
-        if t in lasts:  # a sequence that has ended keeps its state and gives zeros
+        if t in lasts:  # a sequence that has ended keeps its state and outputs zeros
             new = [cell.op("Where", lasts[t], a, b) for a, b in zip(new, states, strict=True)]
             rows_by_step[t] = cell.op("Where", lasts[t], new[0], nothing)
         states, rows_by_step[t] = new, rows_by_step.get(t, new[0])
@@ -265,7 +264,7 @@ def _direction(cell: Cell, x: str, at: int, backwards: bool, functions: Sequence
 
 
 def _lasting_steps(cell: Cell, steps: int, batch: int) -> dict[int, str]:
-    """Whether the sequences of a batch still last, by step; steps at which all surely do are left out."""
+    """Step -> name of whether each sequence of the batch is longer; steps that all sequences have are left out."""
     name = cell.node.inputs[4] if len(cell.node.inputs) > 4 else ""
     if not name:
         return {}
@@ -289,9 +288,9 @@ def _start_state(cell: Cell, position: int, at: int, batch: int, hidden: int) ->
 CELLS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto]]] = dict.fromkeys(GATES, unrolled)
 
 
-# Operators of com.microsoft that onnxruntime's optimiser makes of several standard ones, as these again.
+# Operators of com.microsoft, which onnxruntime's optimiser fuses from standard ones, are expanded to these.
 
-# Activations of fused products, and their attributes in the order in which the node tells their numbers.
+# Activations of fused products, and their attributes in the order of the node's activation_params.
 ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": (),
     "Elu": ("alpha",), "Selu": ("alpha", "gamma"), "Softplus": (), "Softsign": (), "ThresholdedRelu": ("alpha",),
@@ -300,7 +299,7 @@ OWN = ("activation", "activation_params", "activation_alpha", "activation_beta",
 
 
 class Fused:
-    """A node that is read as several: `file` for errors, `graph` for constants."""
+    """A node that is expanded to several. `file`: for errors. `graph`: gets new constants."""
 
     def __init__(self, node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> None:
         self.node, self.graph, self.file = node, graph, file
@@ -320,13 +319,13 @@ class Fused:
         return [self.at(i) for i in range(first, past)]
 
     def constant(self, what: str, value: Any) -> str:
-        """A constant of numpy's type, or of real numbers."""
+        """Add a constant, in float32 unless `value` is of numpy's types, and return its name."""
         data = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else np.asarray(value, np.float32)
         self.graph.initializer.append(numpy_helper.from_array(data, self.between(what)))
         return self.between(what)
 
     def real(self, at: int, inputs: Sequence[str], axis: int = 1) -> onnx.NodeProto:
-        """Real numbers of the operand at this place, of its value, scale and zero point."""
+        """A DequantizeLinear node of operand `at`. `inputs`: names of its value, scale and zero point."""
         return self.op("DequantizeLinear", list(filter(None, inputs)), self.between(f"real{at}"), axis=axis)
 
     def list_of(self, what: str, *values: int) -> str:
@@ -336,7 +335,7 @@ class Fused:
         return fail(text, file=self.file, node=self.name, kind=self.node.op_type, hints=[hint] if hint else [])
 
     def whole(self, *names: str) -> int:
-        """An attribute that is a whole number, which some exporters write as a tensor of one real."""
+        """An integer attribute under one of these names, which some exporters write as a tensor with one float."""
         value = next((self.attributes[n] for n in names if n in self.attributes), None)
         numbers = np.ravel(
             numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(value, object)
@@ -346,11 +345,11 @@ class Fused:
         return int(numbers[0])
 
     def body(self, text: str, **names: str) -> Iterator[onnx.NodeProto]:
-        """The nodes of a function body in ONNX's text, as onnx.parser reads it, with the node's operands and results.
+        """The nodes of a function body in ONNX's text format, connected to the node's operands and results.
 
-        The first line names these, `x bias -> y`; all other names are the node's own, but for `names`. A line behind
-        `bias?` counts if there is such an operand, one behind `!bias?` if there is not. `{alpha:1.702}` is an attribute
-        with its default, and `name := number or list` a constant.
+        The first line names these, `x bias -> y`. `names` maps further names to tensors; all others are made unique. A
+        line after `bias?` is used only if there is such an operand, after `!bias?` only if not. `{alpha:1.702}` is an
+        attribute with its default, and `name := number or list` a constant.
         """
         first, *lines = (line.strip() for line in text.strip().splitlines())
         operands, _, results = (part.split() for part in first.partition("->"))
@@ -369,7 +368,7 @@ class Fused:
                 continue
             try:
                 node = onnx.parser.parse_node(rest)
-            except onnx.parser.ParseError:  # of what an attribute makes of the line, such as nan
+            except onnx.parser.ParseError:  # a value such as nan was inserted for an attribute
                 raise self.refuse(f"an attribute in '{rest}'", "attributes are finite numbers") from None
             for ports in (node.input, node.output):
                 ports[:] = [tensors.get(p, "" if p in missing else self.between(p)) if p else "" for p in ports]
@@ -391,7 +390,7 @@ BY_ROOT = """
     unit = Mul(x, rate)
     y = Mul(unit, scale)
 """
-# Operators that one body states.
+# Operators that a body defines completely.
 BODIES = {
     "Gelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"none\">(biased)",
     "FastGelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"tanh\">(biased)",
@@ -422,7 +421,7 @@ BODIES = {
     """ + BY_ROOT,
 }  # fmt: skip
 BODIES["BiasGelu"] = BODIES["Gelu"]
-# What onnxruntime makes of a dynamically quantised product.
+# Dynamically quantised products of onnxruntime.
 REAL_SUMS = """
     sums = MatMulInteger(steps, w, zero, w_zero)
     real = Cast<to = 1>(sums)
@@ -438,7 +437,7 @@ REAL_PRODUCTS = {
 
 
 def product(f: Fused) -> Iterator[onnx.NodeProto]:
-    """MatMul with its last two dimensions turned, times alpha."""
+    """Expand FusedMatMul: a product with transposed operands, times alpha."""
     own = f.attributes
     if own.get("transBatchA", 0) or own.get("transBatchB", 0):
         raise f.refuse("transBatchA or transBatchB", "supported: transA and transB")
@@ -451,7 +450,7 @@ def product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
-    """SkipLayerNormalization: x + skip + bias, and that normalised; the sum is the fourth result."""
+    """Expand SkipLayerNormalization: normalise x + skip + bias; the sum is result 3."""
     yield from f.body("""a skip scale offset bias -> y mean rate sum
         bias? skipped = Add(a, skip)
         bias? sum = Add(skipped, bias)
@@ -465,14 +464,14 @@ def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def root_mean_square(f: Fused) -> Iterator[onnx.NodeProto]:
-    """SimplifiedLayerNormalization: x over the root of its mean square; that root's reciprocal is the second result."""
+    """Expand SimplifiedLayerNormalization: x over the root of its mean square; the root's reciprocal is result 1."""
     if f.attributes.get("axis", -1) != -1:
         raise f.refuse(f"axis {f.attributes['axis']}", "supported: -1")
     yield from f.body("x scale -> y rate\nepsilon := {epsilon:1e-5}" + BY_ROOT)
 
 
 def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
-    """EmbedLayerNormalization: rows for words, places and kinds, their sum, and that normalised."""
+    """Expand EmbedLayerNormalization: normalise the sum of embeddings of words, positions and segments."""
     if f.at(7) or any(f.node.output[1:2]) or f.attributes.get("mask_index_type", 0):
         raise f.refuse("a mask, or its index as a result", "supported: without them")
     yield from f.body("""ids segment table where_table kind_table scale offset mask position -> y _ sum
@@ -491,7 +490,7 @@ def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
-    """MatMulNBits: weights of 4 or 8 bits with a scale for each block of a row, as real numbers."""
+    """Expand MatMulNBits: weights of 4 or 8 bits with a scale per block of a row are dequantised."""
     bits, block, k, n = (f.attributes.get(name, 0) for name in ("bits", "block_size", "K", "N"))
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     stored = [constants.get(f.at(i)) for i in (1, 2, 3)]
@@ -502,7 +501,7 @@ def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
     blocks, (packed, scales, zeros) = -(-k // block), stored
 
     def unpacked(data: Any, count: int) -> Any:
-        """Numbers of each row of bytes, the lower half of a byte first."""
+        """`count` values of each row of bytes, the lower half of a byte first."""
         rows = np.asarray(data, np.uint8).reshape(n, -1)
         both = rows if bits == 8 else np.stack([rows & 15, rows >> 4], axis=-1).reshape(n, -1)
         return both[:, :count].astype(np.float32)
@@ -517,7 +516,7 @@ def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
-    """FusedConv and FusedGemm: the product, for a convolution plus a fourth operand, and an activation."""
+    """Expansion of FusedConv and FusedGemm: the product, operand 3 added for a convolution, and an activation."""
 
     def parts(f: Fused) -> Iterator[onnx.NodeProto]:
         own = f.attributes
@@ -542,7 +541,7 @@ def activated(operator: str) -> Callable[[Fused], Iterator[onnx.NodeProto]]:
 
 
 def pool_of_last(f: Fused) -> Iterator[onnx.NodeProto]:
-    """NhwcMaxPool: of images whose channels stand last."""
+    """Expand NhwcMaxPool: a pool of channels-last images, between two transposes."""
     first, last = channels_first(2 + len(f.attributes["kernel_shape"]))
     yield f.op("Transpose", [f.at(0)], f.between("first"), perm=first)
     yield f.op("MaxPool", [f.between("first")], f.between("pooled"), **f.attributes)
@@ -550,12 +549,12 @@ def pool_of_last(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def channels_first(rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order of N ... C as N C ..., and the one back."""
+    """The permutation from N ... C to N C ..., and its inverse."""
     return (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
 
 
 def part(f: Fused, name: str, which: int, axis: int) -> Iterator[onnx.NodeProto]:
-    """Query, key or value of three that lie side by side along `axis`, the last one; as tensor `part` of its name."""
+    """Nodes that extract query, key or value (`which`: 0, 1, 2) from tensor `name`, which has them along `axis`."""
     whole, out = f.between(f"{name}.three{which}"), f.between(f"{name}.{which}")
     sizes, index, flat = (f.list_of(f"{name}.{what}{which}", *values) for what, values in (
         ("sizes", [*[0] * axis, 3, -1]), ("index", [which]), ("flat", [*[0] * axis, -1])))  # fmt: skip
@@ -567,9 +566,9 @@ def part(f: Fused, name: str, which: int, axis: int) -> Iterator[onnx.NodeProto]
 
 
 def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]:
-    """softmax(Q K^T * scale + added) V for each head. Scale: one over the root of a head's channels.
+    """softmax(Q K^T * scale + added) V for each head. The default scale is 1 / sqrt(channels of a head).
 
-    Operands are batch x length x channels; of another rank the first transpose refuses them.
+    Operands `names` are batch x length x channels; the first transpose fails for other ranks.
     """
     own, given = f.attributes, {f"operand{i}": name for i, name in enumerate(names)}
     for which, turned in enumerate(("[0, 2, 1, 3]", "[0, 2, 3, 1]", "[0, 2, 1, 3]")):
@@ -606,7 +605,7 @@ def attended(f: Fused, names: list[str], added: str) -> Iterator[onnx.NodeProto]
 
 
 def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> None:
-    """Refuse operands, results and rotations that no part knows, and forms that leave others out."""
+    """Raise EdgebuildError for operands in `missing`, further results and rotations, or if operands `needed` lack."""
     unknown = [f"operand {name}" for name, position in missing.items() if f.at(position)]
     unknown += [f"result '{name}'" for name in f.node.output[1:] if name]
     unknown += [name for name in ("do_rotary",) if f.attributes.get(name, 0)]
@@ -618,7 +617,7 @@ def without(f: Fused, missing: Mapping[str, int], needed: Mapping[str, int]) -> 
 
 
 def attention(f: Fused) -> Iterator[onnx.NodeProto]:
-    """Query, key and value by one matrix: three products."""
+    """Expand Attention, whose query, key and value are three parts of one matrix, to three products."""
     without(f, {"mask_index": 3, "past": 4, "past_sequence_length": 6}, {"weights": 1})
     if len(set(f.attributes.get("qkv_hidden_sizes", ()))) > 1:
         raise f.refuse("qkv_hidden_sizes", "supported: equal sizes")
@@ -634,7 +633,7 @@ def attention(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
-    """MultiHeadAttention: operands of batch x length x channels, each plus its third of the bias."""
+    """Expand MultiHeadAttention: operands are batch x length x channels, each plus its third of the bias."""
     unread = {"key_padding_mask": 4, "past_key": 6, "past_value": 7, "past_sequence_length": 8, "cache_indirection": 9}
     without(f, unread, {"key": 1, "value": 2})
     names = [f.at(which) for which in range(3)]
@@ -647,12 +646,12 @@ def heads_of_attention(f: Fused) -> Iterator[onnx.NodeProto]:
     yield from attended(f, names, f.at(5))
 
 
-# Quantised operators as DequantizeLinear, the operator on real numbers, QuantizeLinear: what they compute by
-# definition. The canonicaliser makes one integer op of these again.
+# Quantised operators are expanded to DequantizeLinear, the float operator and QuantizeLinear, their definition. The
+# canonicaliser fuses these to one integer op.
 
-LIKE = "like"  # attribute of a QuantizeLinear of our making: the tensor whose type the result has
-# QOperator: its operator on real numbers, where (value, scale, zero point) begin, where (scale, zero) of the result do,
-# and the position of an int32 bias.
+LIKE = "like"  # attribute of a QuantizeLinear that we insert: the tensor whose type the result has
+# QOperator: float operator, positions where (value, scale, zero point) of operands begin, position of (scale, zero
+# point) of the result, and position of an int32 bias.
 QUANTISED: Mapping[str, tuple[str, tuple[int, ...], int, int | None]] = {
     "QLinearConv": ("Conv", (0, 3), 6, 8),
     "QLinearMatMul": ("MatMul", (0, 3), 6, None),
@@ -666,18 +665,18 @@ QUANTISED: Mapping[str, tuple[str, tuple[int, ...], int, int | None]] = {
     "QLinearSoftmax": ("Softmax", (0,), 3, None),
     "QLinearReduceMean": ("ReduceMean", (0,), 3, None),
 }
-UNREAD = ("channels_last", "opset")  # attributes that the operators on real numbers do not have
+UNREAD = ("channels_last", "opset")  # attributes that the float operators do not have
 INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
 def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    """The nodes that a node stands for; one that is read itself as it is."""
+    """The expansion of a node, or the node itself if the importer reads it directly."""
     if node.op_type in ("QuantizeLinear", "DequantizeLinear", DYNAMIC) and node.domain == MICROSOFT:
         node.domain = ""
     own = node.domain in OWN_DOMAINS and onnx.defs.has(node.op_type)
     f = Fused(node, graph, file)
     if own and node.op_type in INTEGER and {*filter(None, f.inputs(2, 4))} <= {t.name for t in graph.initializer}:
-        yield from integer_product(f)  # with computed zero points it is no operator on quantised values
+        yield from integer_product(f)  # computed zero points cannot be part of a quantised tensor
     elif node.op_type in FUSED and node.domain == MICROSOFT:
         yield from FUSED[node.op_type](f)
     elif node.op_type in QUANTISED and (own or (node.domain == MICROSOFT and node.op_type in TABLE)):
@@ -687,7 +686,7 @@ def real_form(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterat
 
 
 def quantised(f: Fused) -> Iterator[onnx.NodeProto]:
-    """The operator on dequantised operands, and its result quantised."""
+    """Expand a QOperator: dequantised operands, the float operator, and its result quantised."""
     operator, operands, result, bias = QUANTISED[f.node.op_type]
     own, names = {n: v for n, v in f.attributes.items() if n not in UNREAD}, list[str]()
     axes = {"Conv": 0, "MatMul": 1, "Gemm": 0 if own.get("transB") else 1}
@@ -697,7 +696,7 @@ def quantised(f: Fused) -> Iterator[onnx.NodeProto]:
     if bias is not None and f.at(bias):
         yield _bias(f, operator, operands, bias)
         names.append(f.between("bias"))
-    if operator == "Gemm" and not f.at(result + 1):  # whose result stays real where its zero point is left out
+    if operator == "Gemm" and not f.at(result + 1):  # without a zero point the result of QGemm is float
         yield f.op(operator, names, **own)
         return
     yield f.op(operator, names, f.between("real"), **own)
@@ -706,7 +705,7 @@ def quantised(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
-    """The operator on N x C x H x W between two transposes. Weights are in this order; a global pool has four sizes."""
+    """Expand a channels-last QOperator to the one on N x C x H x W between two transposes; weights are N C H W."""
     _, operands, _, bias = QUANTISED[f.node.op_type]
     kernel = next((t.dims for t in f.graph.initializer if bias and t.name == f.at(operands[1])), ())
     first, back = channels_first(len(kernel) or 2 + len(f.attributes.get("kernel_shape", (0, 0))))
@@ -719,7 +718,7 @@ def _channels_last(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.NodeProto:
-    """The int32 bias as real numbers: its scale is that of the products, which QGemm's alpha is a part of."""
+    """A DequantizeLinear of the int32 bias, with the scale of the products, including QGemm's alpha."""
     constants = {t.name: t for t in f.graph.initializer}
     names = [f.at(at + 1) for at in operands]
     if not all(name in constants for name in names):
@@ -734,7 +733,7 @@ def _bias(f: Fused, operator: str, operands: Sequence[int], bias: int) -> onnx.N
 
 
 def quantised_concat(f: Fused) -> Iterator[onnx.NodeProto]:
-    """QLinearConcat: scale and zero point of the result, then three inputs for each operand."""
+    """Expand QLinearConcat: inputs are scale and zero point of the result, then three per operand."""
     places = range(2, len(f.node.input), 3)
     yield from (f.real(at, f.inputs(at, at + 3)) for at in places)
     yield f.op("Concat", [f.between(f"real{at}") for at in places], f.between("real"), **f.attributes)
@@ -742,7 +741,7 @@ def quantised_concat(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def integer_product(f: Fused) -> Iterator[onnx.NodeProto]:
-    """ConvInteger, MatMulInteger: the same with scales of 1 and a result of type int32."""
+    """Expand ConvInteger and MatMulInteger as QOperators with scales of 1 and an int32 result."""
     one, zero = f.constant("one", np.float32(1)), f.constant("zero", np.int32(0))
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     for at in range(2):
@@ -755,7 +754,7 @@ def integer_product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
-    """MatMulInteger, its sums times both scales, and the bias."""
+    """Expand a dynamically quantised product: MatMulInteger, its sums times both scales, and the bias."""
     sizes, text = {t.name: tuple(t.dims) for t in f.graph.initializer}, REAL_PRODUCTS[f.node.op_type]
     weights, added = sizes.get(f.at(1), ()), sizes.get(f.at(text.split().index("bias")))
     if weights and added is not None and prod(added) != weights[-1]:

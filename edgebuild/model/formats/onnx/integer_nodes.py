@@ -1,8 +1,8 @@
-"""Nodes of whole numbers as other tools write them: requantisations in several nodes, normalisations, softmax, curves.
+"""Integer operators of other tools: requantisations in several nodes, normalisations, softmax, activations.
 
-NEMO, DORY and older quantlib write a requantisation so (github.com/pulp-platform/dory_examples 60dd66b, 2023-01-24):
-Mul by kappa, Add of lambda, Mul by a factor, Div by 2^k or 2^k - 1, Floor or a Cast to int64, Clip. A `Form` is what
-such nodes have come to so far, in exact numbers. Real nodes round products above 2^24 in float32; here none is rounded.
+NEMO, DORY and older quantlib write a requantisation as (github.com/pulp-platform/dory_examples 60dd66b, 2023-01-24):
+Mul by kappa, Add of lambda, Mul by a factor, Div by 2^k or 2^k - 1, Floor or a Cast to int64, Clip. A `Form` is the
+exact composition of such nodes. The float32 nodes of the file would round products above 2^24.
 
 The other formulas are those of Deeploy's kernels (github.com/pulp-platform/Deeploy bf64cfa, 2026-08-04, TargetLibraries
 and Deeploy/Targets/Generic): quotients are rounded towards 0, shifts down.
@@ -20,22 +20,22 @@ import onnx
 from ...ir import Array
 from .fused import Fused
 
-Range = tuple[int, int]  # least and largest of whole numbers
+Range = tuple[int, int]  # least and largest integer
 INT32, MOST_BITS, FAR = np.iinfo(np.int32), 46, 1 << 33
-ENDS = -(1 << 62), 1 << 62  # of what nothing bounds
-MOST_LEVELS = 1 << 20  # of the results of all channels, for which other factors are looked for
+ENDS = -(1 << 62), 1 << 62  # range of unbounded numbers
+MOST_LEVELS = 1 << 20  # results of all channels up to which `_by_thresholds` is tried
 
 
 def integers(data: Array) -> Array:
-    """As Python's integers, which do not overflow."""
+    """`data` as Python's integers, which do not overflow."""
     return np.array([int(v) for v in data.ravel()], object).reshape(data.shape)
 
 
-UNCHANGED = integers(np.array(1)), integers(np.array(0))  # factor, and what is added
+UNCHANGED = integers(np.array(1)), integers(np.array(0))  # factor and addend of the identity
 
 
 def _array(numbers: object) -> Array:
-    return np.asarray(numbers, object)  # of one integer numpy makes none
+    return np.asarray(numbers, object)  # numpy's arithmetic returns no array for a single integer
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Form:
         return self.divisor == 1 and bool((self.factor == 1).all()) and not self.added.any()
 
     def reach(self, of: Range) -> Range:
-        """The least and the largest result; numbers below 0 count as rounded down."""
+        """The least and the largest result for bases within `of`, rounded down."""
         ends = [(self.factor * end + self.added) // self.divisor for end in of]
         return int(min(np.min(e) for e in ends)), int(max(np.max(e) for e in ends))
 
 
 def joined(a: Form, b: Form, name: str) -> tuple[Form, list[tuple[str, int]]] | None:
-    """The sum of two forms, as one of `name`, which stands for the sum of these tensors times these numbers.
+    """The sum of two forms, as a form with base `name`, and the weighted tensors whose sum that base must be.
 
-    None if the factors differ from channel to channel.
+    None if factors differ between channels.
     """
     divisor = lcm(a.divisor, b.divisor)
     own = [_array(form.factor * (divisor // form.divisor)) for form in (a, b)]
@@ -108,14 +108,14 @@ class Shift:
 
 
 def shift_of(form: Form, of: Range, low: int, high: int) -> Shift | None:
-    """The form of numbers within `of`, bounded, as a product and a shift that rounds halves up; None if there is none.
+    """An exact equivalent, for bases within `of`, of the form clamped to low..high: a multiplication and a shift.
 
-    Exact for every number: with the form's own numbers if its divisor is a power of two, else with others that reach
-    each result at the same number.
+    If the divisor is a power of two, it has the form's own numbers, else numbers with equal thresholds of every result.
+    None if 32-bit numbers do not suffice.
     """
     first, last = form.reach(of)
     if form.rounds == "Cast" and form.divisor > 1 and first < 0 and low < 0:
-        return None  # around 0 it rounds either way
+        return None  # a shift cannot round negative results up and positive ones down
     low, high = int(np.clip(first, low, high)), int(np.clip(last, low, high))
     factor, added = np.broadcast_arrays(form.factor, form.added)
     bits = form.divisor.bit_length() - 1
@@ -135,18 +135,18 @@ def _words(*numbers: Array) -> Array:
 
 
 def _by_thresholds(form: Form, of: Range, low: int, high: int) -> Shift | None:
-    """A product and a shift with as many bits as fit, for which each result begins at the same number.
+    """A multiplication and a shift, with as many bits as fit, with the form's thresholds: where each result begins.
 
-    Numbers get an integer added first, so that what is added to products is small.
+    An integer is added to the base first, so that the addend of the products is small.
     """
     factor, added = (a.ravel() for a in np.broadcast_arrays(form.factor, form.added))
-    half = form.divisor // 2  # which the shift adds
+    half = form.divisor // 2  # the shift adds it for rounding
     before = np.where(factor == 0, 0, (added - half) // np.where(factor == 0, 1, factor))
     if not _fits(before + of[0], before + of[1]):
         return None
     rest, results = added - before * factor, np.arange(low + 1, high + 1)
     size, sign = np.abs(factor), np.where(factor < 0, -1, 1)
-    # Of numbers times the sign, the first at which each result begins, and the ends.
+    # Thresholds of the results, and ends of the range, both for bases times the factor's sign.
     begin = -(-(np.multiply.outer(results.astype(object), [form.divisor]) - rest) // np.where(size == 0, 1, size))
     begin = np.clip(begin, -FAR, FAR).astype(np.int64)
     ends = np.sort(np.stack([(before + end) * sign for end in of]).astype(np.int64), axis=0)
@@ -154,7 +154,7 @@ def _by_thresholds(form: Form, of: Range, low: int, high: int) -> Shift | None:
     for bits in range(MOST_BITS, -1, -1):
         wanted = (size * (2 << bits) + form.divisor) // (2 * form.divisor)
         if not _fits(wanted) or wanted[size > 0].min(initial=INT32.max) < 1 << max(bits - 30, 0):
-            continue  # a factor of few bits loses more, and its half has no place in 64 bits beside 31 bits of another
+            continue  # factors of few bits are inexact, and the rounding half must fit in 64 bits with the products
         wanted = wanted.astype(np.int64)
         starts = results[:, None] << bits
         least = np.where((size > 0) & (begin <= ends[1]), starts - wanted * np.maximum(begin, ends[0]), -FAR << 29)
@@ -175,9 +175,9 @@ LARGEST, TABLE = 2**31, 512
 
 @dataclass(frozen=True)
 class Meaning:
-    """floor((r * factor + added) / divisor) within `ends`, where `text` makes r, in integers, of the operands.
+    """floor((r * factor + added) / divisor) clamped to `ends`, where the nodes of `text` compute the integer r.
 
-    Operands are named x and d; `constants` are int32. `reach`: between which numbers r is.
+    Operands are named x and d in `text`; `constants` are int32. `reach`: range of r.
     """
 
     reach: Range
@@ -189,14 +189,14 @@ class Meaning:
     ends: Range = ENDS
 
     def nodes(self, f: Fused, operands: Sequence[str]) -> Iterator[onnx.NodeProto]:
-        """The nodes of the text for these operands; the result is `r` between the node's own."""
+        """The nodes of `text` for these operands; their result is `f.between("r")`."""
         names = {name: f.constant(name, np.asarray(data, np.int32)) for name, data in self.constants.items()}
         yield from f.body(f"-> \n{self.text}", **names, **dict(zip("xd", operands, strict=False)))
 
 
 @dataclass(frozen=True)
 class Operands:
-    """A node, ranges and shapes of its operands (empty if not known), the numbers of its constants, and the opset."""
+    """A node, ranges of its operands, shape of operand 0 (empty if unknown), values of constants, and the opset."""
 
     f: Fused
     ranges: Sequence[Range]
@@ -216,13 +216,13 @@ class Operands:
         return self.numbers[at]
 
     def reduced(self, operator: str, x: str, y: str, axes: str = "-1") -> str:
-        """A line of a body; the axes are an operand from an opset on."""
+        """Lines of a body for a reduction of x to y; from some opset on, axes are an operand."""
         if self.opset < (13 if operator == "ReduceSum" else 18):
             return f"{y} = {operator}<axes = [{axes}], keepdims = 1>({x})\n"
         return f"{y}_axes := [{axes}]\n{y} = {operator}<keepdims = 1>({x}, {y}_axes)\n"
 
     def numbers_of(self, operand: int) -> Array:
-        """All numbers that an operand may be."""
+        """All integers in an operand's range. Raises EdgebuildError for ranges above TABLE."""
         low, high = self.ranges[operand]
         if high - low >= TABLE:
             raise self.f.refuse(f"numbers from {low} to {high}", "supported: 8 bits")
@@ -238,7 +238,7 @@ def _largest(numbers: Array) -> int:
 
 
 def _normalised(o: Operands, x: str) -> str:
-    """x * w over the root of its mean square plus 1, rounded down as that mean is."""
+    """Lines of a body: x * w / sqrt(mean square + 1), with mean and root rounded down."""
     return f"""square = Mul({x}, {x})
         {o.reduced("ReduceSum", "square", "squares")}
         mean = Div(squares, count)
@@ -253,7 +253,7 @@ def _normalised(o: Operands, x: str) -> str:
 
 
 def _norm(o: Operands) -> Meaning:
-    """iRMSNorm; iLayerNorm, which takes the mean out first and adds a bias."""
+    """iRMSNorm, and iLayerNorm, which also subtracts the mean and adds a bias."""
     centred, w = o.f.node.op_type == "iLayerNorm", o.constant(1, "the weight")
     divisor, levels = o.attributes("D", "n_levels")
     bias = o.constant(2, "the bias") if centred else UNCHANGED[1]
@@ -270,7 +270,7 @@ def _norm(o: Operands) -> Meaning:
 
 
 def _softmax(o: Operands) -> Meaning:
-    """iSoftmax: 2^-z times a square of the rest. ITAMax: 2^-z. Both know numbers by their distance from the largest."""
+    """iSoftmax and ITAMax, as a table over the distance from the largest: 2^-z, for iSoftmax times a polynomial."""
     far = integers(np.arange(len(o.numbers_of(0))))
     (levels,) = o.attributes("n_levels")
     if o.f.node.op_type == "ITAMax":
@@ -311,7 +311,7 @@ def _hard_swish(o: Operands, x: Array) -> Array:
 
 
 def _curve(function: Callable[[Operands, Array], Array]) -> Callable[[Operands], Meaning]:
-    """A function of one number, as a table."""
+    """A unary function, as a table."""
 
     def meaning(o: Operands) -> Meaning:
         numbers = o.numbers_of(0)
@@ -332,7 +332,7 @@ def _no_norm(o: Operands) -> Meaning:
 
 
 def _share(o: Operands) -> Meaning:
-    """TrueIntegerDiv: Deeploy takes x times a whole number for it."""
+    """TrueIntegerDiv, which Deeploy computes as x times an integer."""
     delta, eta, eps, y = o.attributes("Delta", "eta", "eps", "y")
     if y * eta + eps <= 0:
         raise o.f.refuse(f"the divisor {y} * {eta} + {eps}", "it must be more than 0")
@@ -340,7 +340,7 @@ def _share(o: Operands) -> Meaning:
 
 
 def _quotient(o: Operands) -> Meaning:
-    """IntegerDiv: the nearest quotient, halves away from 0."""
+    """IntegerDiv: the quotient rounded to nearest, halves away from 0."""
     delta, eta, eps = o.attributes("Delta", "eta", "eps")
     least = o.ranges[1][0] * eta + eps
     most = (o.size * abs(delta * eta) + least) // max(least, 1)
@@ -369,7 +369,7 @@ def _quotient(o: Operands) -> Meaning:
 
 
 def _mean(o: Operands) -> Meaning:
-    """IntegerMean: the nearest, halves up; that of a number of elements that is no power of two halves away from 0."""
+    """IntegerMean: the mean rounded to nearest; halves up for a power of two of elements, else away from 0."""
     axes = [int(a) for a in np.ravel(o.f.attributes.get("axes", []))]
     if not o.shape or not all(o.shape) or not axes or not all(-len(o.shape) <= a < len(o.shape) for a in axes):
         raise o.f.refuse(f"axes {axes} of a shape {[*o.shape]}", "supported: axes of a shape that the file tells")

@@ -1,12 +1,12 @@
-"""Networks of integers that are stored as real numbers, as NEMO, quantlib, DORY and Deeploy write them.
+"""Integer networks stored as floats, as NEMO, quantlib, DORY and Deeploy write them.
 
-RequantShift is (x * mul + add) / div, rounded to the nearest and halves up. It keeps within `n_levels` integers, from 0
-on or, if `signed`, from -n_levels / 2 (pulp-platform/quantlib d3c829e, algorithms/pact/pact_ops.py). Other exports
-write a requantisation as several nodes: `integer_nodes` has what they come to.
+RequantShift is (x * mul + add) / div, rounded to nearest, halves up. It clamps to `n_levels` integers, from 0 on or, if
+`signed`, from -n_levels / 2 (pulp-platform/quantlib d3c829e, algorithms/pact/pact_ops.py). Other exports write a
+requantisation as several nodes, see `integer_nodes`.
 
-All tensors are real in the file, though their values are whole: weights, too, and inputs. They become quantised numbers
-of scale 1 here, so that sums of products are sums of integers. A file says whether an input is signed by a
-QuantizeLinear that reads it. One without is taken for uint8, and a warning says so.
+All tensors are floats in the file, but their values are integers, those of weights and inputs, too. They become
+quantised tensors of scale 1 here, so that sums of products are sums of integers. A QuantizeLinear that reads an input
+states whether it is signed. An input without one is assumed to be uint8, with a warning.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from .integer_nodes import ENDS, NODES, UNCHANGED, Form, Operands, Range, intege
 from .onnx_checks import OWN_DOMAINS, QONNX, opset_of, sort
 from .onnx_layers import OnnxNode
 
-REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that it gets, whatever the file says
+REQUANT, DOMAIN = "RequantShift", "quantlib"  # the domain that we give it
 UNSIGNED = "input '{}' is taken for uint8: no QuantizeLinear says whether its integers are signed"
 UNSAID = "put QuantizeLinear and DequantizeLinear behind '{}', of scale 1 and a zero point 0 in int8 or uint8"
 BYTE = np.iinfo(np.int8)
-OF_OTHER_SHAPE = ("Add", "IntegerDiv", "IntegerMean")  # than that of their first operand
+OF_OTHER_SHAPE = ("Add", "IntegerDiv", "IntegerMean")  # operators whose result's shape is not operand 0's
 KINDS = (np.int8, np.uint8, np.int16, np.int32)
 
 
 class Numbers:
-    """The nodes so far, and the tensors that hold whole numbers.
+    """Rewrites a graph's nodes, and tracks the tensors with integer values.
 
-    `ranges`: between which numbers those are that nodes here store. `forms`: what others are made of; their nodes stay
-    as they are until the numbers are needed. `sums`: of products. `typed`: those that are integers in the file, too.
+    `ranges`: ranges of tensors that are stored as quantised integers. `forms`: tensors that are a `Form` of one of
+    these; their nodes are rewritten only when the values are needed. `sums`: sums of products. `typed`: tensors that
+    have an integer type in the file.
     """
 
     def __init__(self, model: onnx.ModelProto, file: str) -> None:
@@ -53,7 +54,7 @@ class Numbers:
 
     @cached_property
     def types(self) -> dict[str, onnx.TypeProto.Tensor]:
-        """Types and shapes as far as the onnx package infers them, which knows none of the nodes of whole numbers."""
+        """Types and shapes that the onnx package infers, with nodes of DOMAIN, which it lacks, as Identity."""
         copy = onnx.ModelProto()
         copy.CopyFrom(self.model)
         for node in (n for n in copy.graph.node if n.domain == DOMAIN and n.op_type not in OF_OTHER_SHAPE):
@@ -63,15 +64,15 @@ class Numbers:
         return {v.name: v.type.tensor_type for v in values}
 
     def kind(self, name: str) -> int:
-        """The type of a tensor of the file; 0 if nothing tells it."""
+        """The type of a tensor of the file; 0 if unknown."""
         return self.types[name].elem_type if name in self.types else 0
 
     def shape(self, name: str) -> list[int]:
-        """The shape of a tensor, with 0 for an open size; empty if nothing tells it."""
+        """The shape of a tensor, with 0 for a dynamic size; empty if unknown."""
         return [d.dim_value for d in self.types[name].shape.dim] if name in self.types else []
 
     def read(self, handlers: Mapping[str, Callable[[Numbers, Fused], bool]]) -> None:
-        """Read all nodes. A handler tells whether its node is one of whole numbers; else that stays as it is."""
+        """Read all nodes. A handler returns whether it has rewritten its node as an integer one; others are kept."""
         inputs = self._inputs()
         for original in list(self.graph.node):
             node = onnx.NodeProto()
@@ -87,11 +88,11 @@ class Numbers:
             self.settle(value.name)
 
     def node(self, operator: str, x: str, output: str) -> Fused:
-        """A node that is none of the file."""
+        """A new node, wrapped for expansion."""
         return Fused(helper.make_node(operator, [x], [output]), self.graph, self.file)
 
     def add(self, *nodes: onnx.NodeProto) -> bool:
-        """The nodes behind those so far, in the place of others that write the same tensors."""
+        """Append nodes; they replace earlier ones that write the same tensors. Returns True."""
         for node in nodes:
             for name in filter(None, node.output):
                 if name in self.places:
@@ -101,7 +102,7 @@ class Numbers:
         return True
 
     def _inputs(self) -> dict[str, str]:
-        """Inputs of the graph that no node quantises, as whole numbers: new names by old ones."""
+        """Quantise float inputs that no node quantises, as uint8. Returns old name -> new name."""
         readers = {name: [n for n in self.graph.node if name in n.input] for name in (v.name for v in self.graph.input)}
         renamed = dict[str, str]()
         for value in self.graph.input:
@@ -114,7 +115,7 @@ class Numbers:
         return renamed
 
     def unit(self, kind: type, zero: int = 0) -> list[str]:
-        """A scale of 1 and a zero point of this type."""
+        """Names of constants for a scale of 1 and a zero point of this type."""
         values = {"1@scale": np.float32(1), f"{zero}@{np.dtype(kind)}": kind(zero)}
         for name in values.keys() - self.constants.keys():
             self.constants[name] = numpy_helper.from_array(np.asarray(values[name]), name)
@@ -122,7 +123,7 @@ class Numbers:
         return list(values)
 
     def keep(self, f: Fused, form: Form) -> bool:
-        """Leave the node as it is, whose result has this form. False if the file's own int32 does not hold it."""
+        """Keep the node and note its result's form. False if the result overflows the file's own int32."""
         typed = bool(self.typed.intersection(f.node.input))
         low, high = form.reach(self.ranges[form.base]) if typed else (0, 0)
         if self.kind(f.node.output[0]) == TensorProto.INT32 and not (INT32[0] <= low and high <= INT32[1]):
@@ -132,7 +133,10 @@ class Numbers:
         return self.add(f.node)
 
     def store(self, f: Fused, name: str, of: Range, wide: bool = False) -> bool:
-        """Numbers of a real tensor within `of` as the result of the node, stored as whole ones; `wide`: in int32."""
+        """Make the node's result the values of float tensor `name`, within `of`, stored as integers. `wide`: in int32.
+
+        False if no type holds them.
+        """
         kind = kind_of(of)
         if kind is not None and wide:
             kind = np.int32
@@ -144,7 +148,7 @@ class Numbers:
         return self.add(f.op("DequantizeLinear", [f.between("steps"), *scale]))
 
     def in_type(self, f: Fused, name: str, to: int) -> bool:
-        """Numbers of a real tensor as the node's result of this type of integers; False if they do not fit."""
+        """Make the node's result the values of float tensor `name` in integer type `to`; False if they do not fit."""
         kind, of = helper.tensor_dtype_to_np_dtype(to).type, self.ranges[name]
         if of[0] < np.iinfo(kind).min or np.iinfo(kind).max < of[1]:
             return False
@@ -153,7 +157,7 @@ class Numbers:
         return self.add(f.op("QuantizeLinear", [name, *self.unit(kind)]))
 
     def words(self, name: str) -> Array | None:
-        """The numbers of a constant in int64; None where it is none, or not of whole numbers below 2^62."""
+        """The values of a constant in int64; None if it is no constant, or not of integers below 2^62."""
         data = numpy_helper.to_array(self.constants[name]) if name in self.constants else None
         if data is None or data.dtype.kind not in "fiu" or not data.size:
             return None
@@ -162,12 +166,12 @@ class Numbers:
         return data.astype(np.int64) if (data == np.rint(data)).all() else None
 
     def number(self, name: str) -> Array | None:
-        """The same as integers that do not overflow."""
+        """`words` as Python's integers, which do not overflow."""
         words = self.words(name)
         return None if words is None else integers(words)
 
     def form(self, name: str, rounded: bool = False) -> Form | None:
-        """The form of a tensor; with `rounded` it may be rounded, else its numbers are stored first."""
+        """The form of a tensor, None if it has none. Unless `rounded`, a rounded form is stored first as a new base."""
         form = self.forms.get(name)
         if form is not None and form.rounds and not rounded:
             if not self.requantise(self.node("Floor", name, f"{name}@rounded"), form, *ENDS):
@@ -176,14 +180,14 @@ class Numbers:
         return form or (Form(name, *UNCHANGED) if name in self.ranges else None)
 
     def settle(self, name: str) -> None:
-        """Store the numbers of a tensor that has a form, if that is possible: its nodes stay as they are otherwise."""
+        """Store the values of a tensor that has a form as integers, if possible; else keep its nodes."""
         form = self.forms.get(name)
         if form is None or name in self.typed or (form.divisor > 1 and not form.rounds):
             return
         self.requantise(self.node("Floor", name, name), form, *ENDS)
 
     def requantise(self, f: Fused, form: Form, low: int, high: int) -> bool:
-        """The node's result: the form between two numbers. False if it has none in 32 bits."""
+        """Make the node's result the form clamped to low..high. False if this needs more than 32 bits."""
         of = self.ranges[form.base]
         if form.is_base and low <= of[0] and of[1] <= high:
             self.forms.pop(f.node.output[0], None)
@@ -204,7 +208,7 @@ class Numbers:
         return True
 
     def shifted(self, f: Fused, x: str, numbers: list[str], bits: int, of: Range) -> None:
-        """RequantShift of whole numbers, and the real numbers that its result stands for."""
+        """Add a RequantShift of integers and a DequantizeLinear of its result, which is within `of`."""
         kind = kind_of(of)
         assert kind is not None
         stored, zero = (np.int8, BYTE.min) if kind is np.uint8 else (kind, 0)
@@ -217,12 +221,12 @@ class Numbers:
 
 
 def kind_of(of: Range) -> type[np.signedinteger] | type[np.unsignedinteger] | None:
-    """The smallest type of whole numbers between these two, which may be less than 0."""
+    """The smallest of KINDS that holds these integers; None if none does."""
     fitting = (kind for kind in KINDS if np.iinfo(kind).min <= of[0] and of[1] <= np.iinfo(kind).max)
     return next(fitting, None)
 
 
-BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # notes of exports for DORY
+BITS = ("weight_bits", "bias_bits", "mult_bits", "add_bits", "out_bits")  # attributes of exports for DORY
 NARROW = KINDS[:3]  # of operands of sums of products
 STATED = (TensorProto.INT8, TensorProto.UINT8)
 INT32 = -(1 << 31), (1 << 31) - 1
@@ -231,10 +235,9 @@ WHOLE_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
 def name_domain(model: onnx.ModelProto) -> None:
-    """Give RequantShift, nodes of integers and an Add with factors a domain of their own: the standard has none such.
+    """Put RequantShift, nodes of `integer_nodes` and Add with factors in DOMAIN, because the standard lacks them.
 
-    Notes of numbers of bits, which the standard has not either, are dropped. QONNX's domains are imported, which its
-    writers leave out.
+    Attributes of BITS, which the standard also lacks, are dropped. Missing imports of QONNX's domains are added.
     """
     imported = {o.domain for o in model.opset_import}
     used = {node.domain for part in graphs(model.graph) for node in part.node}
@@ -258,7 +261,7 @@ def name_domain(model: onnx.ModelProto) -> None:
     _in_standard_types(model)
 
 
-# Results are of the first operand's type, even where the standard defines the operator on real numbers alone.
+# Operators whose result has the first operand's type, even if the standard defines them on floats only.
 LIKE_FIRST = ("Add", "Clip", "Div", "Flatten", "Floor", "Identity", "MatMul", "MaxPool", "Mul", "Reshape", "Sub",
               "Transpose")  # fmt: skip
 PRODUCTS = {"Conv": "ConvInteger", "MatMul": "MatMulInteger"}  # in int32; the standard has them from opset 10 on
@@ -266,7 +269,7 @@ BOUNDS_INTEGERS = 12  # the opset that first defines Clip and MaxPool on integer
 
 
 def _in_standard_types(model: onnx.ModelProto) -> None:
-    """Put operators on integers in the place of those that the standard defines on real numbers alone.
+    """Replace operators on integers that the standard defines on floats only.
 
     MATCH's networks have these (github.com/eml-eda/match b499427, 2026-03-12, test/models): TVM computes operators on
     any type, and MATCH adds up products of 8 bits in int32.
@@ -287,9 +290,9 @@ def _in_standard_types(model: onnx.ModelProto) -> None:
 
 
 def _in_integers(node: onnx.NodeProto, own: list[int], opset: int) -> list[tuple[onnx.NodeProto, int]]:
-    """The node, or those in its place, with the type of each one's result; 0 if it is not known here.
+    """The node or its replacements, each with its result's type, 0 if unknown. `own`: types of the operands.
 
-    Numbers that Clip keeps are exact as float32, for its bounds are. `own`: types of the operands.
+    A Clip in float32 is exact, because its bounds are at most 2^24.
     """
     first, values = own[0] if own else 0, {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if node.op_type in ("Cast", "Constant") and node.domain in OWN_DOMAINS:
@@ -313,7 +316,7 @@ def _in_integers(node: onnx.NodeProto, own: list[int], opset: int) -> list[tuple
 
 
 def stored_integers(model: onnx.ModelProto, file: str) -> None:
-    """Quantise inputs, weights and what is handed on, and make each requantisation an op on int32."""
+    """Quantise inputs, weights and moved values, and make each requantisation an op on int32, in place."""
     kinds, numbers = {n.op_type for n in model.graph.node}, Numbers(model, file)
     if not ({"Div", "Floor"} <= kinds or {"Div", "Cast"} <= kinds or any(n.domain == DOMAIN for n in model.graph.node)):
         return
@@ -327,7 +330,7 @@ def stored_integers(model: onnx.ModelProto, file: str) -> None:
 
 
 def integer_node(numbers: Numbers, f: Fused) -> bool:
-    """A node of `integer_nodes`."""
+    """Rewrite a node of `integer_nodes`. Raises EdgebuildError if its operands or results do not fit 32 bits."""
     ranges, whole, constants = list[Range](), list[str](), dict[int, Array]()
     for at, name in enumerate(f.node.input):
         numbers.settle(name)
@@ -354,7 +357,7 @@ def integer_node(numbers: Numbers, f: Fused) -> bool:
     return True
 
 
-# How nodes are read. A function tells whether its node is; else the node stays as it is.
+# Handlers of nodes: each returns whether it has rewritten its node, which is kept otherwise.
 
 
 def requant_shift(numbers: Numbers, f: Fused) -> bool:
@@ -370,7 +373,7 @@ def requant_shift(numbers: Numbers, f: Fused) -> bool:
 
 
 def dequantised(numbers: Numbers, f: Fused) -> bool:
-    """Numbers of scale 1, whose type the zero point states."""
+    """DequantizeLinear of scale 1, whose zero point states the type."""
     scale, zero = numbers.number(f.at(1)), numbers.constants.get(f.at(2))
     if scale is None or scale.size != 1 or scale.ravel()[0] != 1 or zero is None or zero.data_type not in STATED:
         return False
@@ -380,7 +383,7 @@ def dequantised(numbers: Numbers, f: Fused) -> bool:
 
 
 def handed_on(numbers: Numbers, f: Fused) -> bool:
-    """A node that moves or selects numbers; those that are integers in the file move as real ones."""
+    """A node that moves or selects values; values of integer type are moved as floats."""
     form, operator = numbers.forms.get(f.at(0)), f.node.op_type
     if f.at(0) in numbers.typed and form is not None and form.is_base and operator != "Pad":
         names, kind = [form.base, *f.node.input[1:]], numbers.kind(f.at(0))
@@ -398,7 +401,7 @@ def handed_on(numbers: Numbers, f: Fused) -> bool:
 
 
 def weighted(numbers: Numbers, f: Fused) -> bool:
-    """A sum of products of whole numbers with constant ones in int8, plus a bias."""
+    """A sum of products of integers with constant 8-bit weights, plus a bias."""
     numbers.settle(f.at(0))
     of = numbers.ranges.get(f.at(0))
     w, bias = (numbers.words(f.at(at)) if of is not None else None for at in (1, 2))
@@ -411,7 +414,7 @@ def weighted(numbers: Numbers, f: Fused) -> bool:
         return False
     rows = np.moveaxis(w, axis, 0).reshape(w.shape[axis], -1)
     above, below = np.maximum(rows, 0).sum(axis=1), np.minimum(rows, 0).sum(axis=1)
-    low, high = min(of[0], 0), max(of[1], 0)  # with the zeros of padding
+    low, high = min(of[0], 0), max(of[1], 0)  # padding adds zeros
     start = 0 if bias is None else bias
     reach = int(np.min(above * low + below * high + start)), int(np.max(above * high + below * low + start))
     scale = numbers.unit(kind)
@@ -423,7 +426,7 @@ def weighted(numbers: Numbers, f: Fused) -> bool:
 
 
 def integer_product(numbers: Numbers, f: Fused) -> bool:
-    """ConvInteger or MatMulInteger of constants: the same sums stand beside the node, of real numbers."""
+    """ConvInteger or MatMulInteger without zero points: keep it, and add a float node with the same sums."""
     kind = 0 if any(f.inputs(2, 4)) else numbers.kind(f.at(0))
     if kind not in STATED:
         return False
@@ -438,7 +441,7 @@ def integer_product(numbers: Numbers, f: Fused) -> bool:
 
 
 def averaged(numbers: Numbers, f: Fused) -> bool:
-    """A mean, as the sum of a window with weights of 1 over the number of elements."""
+    """An average pool, as a convolution with weights of 1, divided by the number of elements."""
     own, shape = f.attributes, numbers.shape(f.at(0))
     window = own.get("kernel_shape", shape[2:])
     padded = any(own.get("pads", ())) and not own.get("count_include_pad", 0)
@@ -459,7 +462,7 @@ def averaged(numbers: Numbers, f: Fused) -> bool:
 
 
 def product(numbers: Numbers, f: Fused) -> bool:
-    """A product with constants."""
+    """A product with constant integers."""
     at = next((at for at in range(2) if f.at(at) in numbers.constants), 0)
     form = numbers.form(f.at(1 - at))
     number = numbers.number(f.at(at)) if form is not None else None
@@ -467,7 +470,7 @@ def product(numbers: Numbers, f: Fused) -> bool:
 
 
 def quotient(numbers: Numbers, f: Fused) -> bool:
-    """A quotient by one number above 0; between integers it is rounded towards 0."""
+    """A quotient by one positive constant; of integer type it is rounded towards 0."""
     form = numbers.form(f.at(0))
     number = numbers.number(f.at(1)) if form is not None else None
     divisor = int(np.ravel(number)[0]) if number is not None and np.unique(number).size == 1 else 0
@@ -478,7 +481,7 @@ def quotient(numbers: Numbers, f: Fused) -> bool:
 
 
 def total(numbers: Numbers, f: Fused) -> bool:
-    """A sum with constants, or of two tensors."""
+    """A sum with constant integers, or of two tensors."""
     names = list(f.node.input)
     forms = [numbers.form(name) for name in names]
     for form, other in zip(forms, reversed(names), strict=True):
@@ -490,7 +493,7 @@ def total(numbers: Numbers, f: Fused) -> bool:
 
 
 def _weighted_sum(numbers: Numbers, f: Fused, form: Form, terms: list[tuple[str, int]]) -> bool:
-    """The sum of tensors, each times a number, in int32, and the result as a form of it."""
+    """Compute the weighted sum `terms` of tensors in int32 as `form.base`; the node's result is `form`."""
     ends = [sorted(end * factor for end in numbers.ranges[name]) for name, factor in terms]
     reach = ends[0][0] + ends[1][0], ends[0][1] + ends[1][1]
     if not all(kind_of((low, high)) for low, high in (*ends, reach)):
@@ -511,7 +514,7 @@ def _weighted_sum(numbers: Numbers, f: Fused, form: Form, terms: list[tuple[str,
 
 
 def factored_sum(numbers: Numbers, f: Fused) -> bool:
-    """Add with factors: each operand, and then the sum, is first requantised where the node's attributes say so."""
+    """Add with factors: each operand, and then the sum, is requantised if the node has attributes for it."""
     names = [_requantised(numbers, f, f"in{at + 1}", f.at(at), f.between(f"operand{at}")) for at in range(2)]
     inner = Fused(helper.make_node("Add", names, [f.between("total")], f.name), numbers.graph, numbers.file)
     if not total(numbers, inner):
@@ -522,7 +525,7 @@ def factored_sum(numbers: Numbers, f: Fused) -> bool:
 
 
 def _requantised(numbers: Numbers, f: Fused, which: str, name: str, output: str) -> str:
-    """(x * mul + add) / 2^shift, rounded down, from 0 to `n_levels` - 1, if `rq` is 1; else x."""
+    """Name of (x * mul + add) / 2^shift, rounded down, clamped to 0..`n_levels` - 1, if `rq` is 1; else x."""
     if not f.attributes.get(f"{which}_rq", 0):
         return name
     mul, add, bits, levels = (f.whole(f"{which}_{word}") for word in ("mul", "add", "shift", "n_levels"))
@@ -536,7 +539,7 @@ def _requantised(numbers: Numbers, f: Fused, which: str, name: str, output: str)
 
 
 def rounded(numbers: Numbers, f: Fused) -> bool:
-    """Floor, or Cast between reals and integers, which rounds towards 0."""
+    """Floor, or Cast between floats and integers, which rounds towards 0."""
     form = numbers.form(f.at(0), rounded=True)
     to = f.attributes.get("to", TensorProto.FLOAT)
     if form is not None and form.is_base and to in STATED:
@@ -552,7 +555,7 @@ def rounded(numbers: Numbers, f: Fused) -> bool:
 
 
 def bounded(numbers: Numbers, f: Fused) -> bool:
-    """Clip between whole numbers, or Relu."""
+    """Clip with integer bounds, or Relu."""
     form, ends = numbers.form(f.at(0), rounded=True), [*ENDS]
     for at in (1, 2):
         number = numbers.number(f.at(at))
@@ -588,7 +591,7 @@ HANDLERS: Mapping[str, Callable[[Numbers, Fused], bool]] = {
 
 
 def read_shifted(node: OnnxNode) -> None:
-    """RequantShift as `_shifted` leaves it. Real numbers are whole, and become int32."""
+    """Read RequantShift as `Numbers.shifted` writes it. Floats, whose values are integers, become int32."""
     x = node.tensor(0)
     if x.dtype not in ("float32", "int32", "int16", "int8", "uint8"):
         raise node.error(f"values of {x.dtype}", "supported: float32, and integers of up to 32 bits")
@@ -603,7 +606,7 @@ def read_shifted(node: OnnxNode) -> None:
 
 
 def _by_channel(node: OnnxNode, t: Tensor, shape: tuple[int, ...]) -> str:
-    """A constant with a number for each channel beside these, whatever its rank is."""
+    """Name of a constant per channel, reshaped to broadcast along dimension 1 of `shape`."""
     fits = len(t.shape) <= len(shape) and all(n in (1, m) for n, m in zip(t.shape[::-1], shape[::-1], strict=False))
     if fits or t.data is None or t.elements != shape[1] or t.elements != max(t.shape):
         return t.name
@@ -611,7 +614,7 @@ def _by_channel(node: OnnxNode, t: Tensor, shape: tuple[int, ...]) -> str:
 
 
 def bounds_of(f: Fused) -> tuple[int, int]:
-    """The least and the largest result."""
+    """The least and the largest result of a RequantShift. Raises EdgebuildError unless 2 to 256 levels."""
     levels = f.whole("n_levels_out", "n_levels")
     if not 2 <= levels <= 256:
         raise f.refuse(f"{levels} levels", "supported: 2 to 256")

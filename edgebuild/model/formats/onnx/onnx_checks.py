@@ -1,4 +1,4 @@
-"""ONNX files as the onnx package loads and checks them; what is wrong with one, in a sentence for each fault."""
+"""Load and check ONNX files, and report each fault in a sentence."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..builder import LARGEST, needed
 from .control_flow import bodies, check_operators, graphs, reads
 from .external import load_external
 
-# Ranks of parameter operands and values of attributes that operators ask for and the onnx package's checker passes.
+# Ranks of parameter operands and values of attributes that the onnx package's checker does not check.
 #
-# The rules are those of the operators' documentation where onnxruntime refuses what breaks them.
+# The rules are those of the operators' documentation that onnxruntime enforces.
 
 VECTOR, SINGLE = (1,), (0, 1)
 # Operator: ranks of its parameter operands by their position.
@@ -56,11 +56,11 @@ VALUES: Mapping[str, Mapping[str, Sequence[int | bytes]]] = {
 }
 TABLES = "ai.onnx.ml"
 ROWS = ("LayerNormalization", "RMSNormalization")
-SMOOTH = ("antialias", "exclude_outside")  # of a Resize that weighs elements
+SMOOTH = ("antialias", "exclude_outside")  # attributes of an interpolating Resize only
 
 
 def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | None:
-    """Tell what is wrong with a node's parameters. `shapes`: of constants and inputs of the graph by name."""
+    """The error in a node's parameters, or None. `shapes`: of constants and inputs of the graph, by name."""
     for at, allowed in RANKS.get(node.op_type, {}).items():
         name = node.input[at] if at < len(node.input) else ""
         if name in shapes and len(shapes[name]) not in allowed:
@@ -72,13 +72,13 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
             if len(shapes.get(name, ())) > 1 and tuple(shapes[name]) != (*matrix[:-2], 1, matrix[-1]):
                 return f"'{name}' has the shape {tuple(shapes[name])}; it must be one number or one for each column"
     own = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    for a in node.attribute:  # elements of tensors and tables may be no numbers
+    for a in node.attribute:  # elements of tensors and tables may be NaN
         if node.op_type != "Constant" and node.domain != TABLES and np.isnan([a.f, *a.floats]).any():
             return f"attribute '{a.name}' holds a value that is no number"
     for name, values in VALUES.get(node.op_type, {}).items():
         if name in own and own[name] not in values:
             return f"attribute '{name}' is {_quoted(own[name])}; allowed: {', '.join(map(_quoted, values))}"
-    if node.op_type in ROWS and node.input[0] in shapes:  # of all elements from the axis on
+    if node.op_type in ROWS and node.input[0] in shapes:  # normalises all dimensions from the axis on
         axis, rank = own.get("axis", -1), len(shapes[node.input[0]])
         if not -rank <= axis < rank:
             return f"axis {axis} of an operand of {rank} dimensions"
@@ -95,7 +95,7 @@ def _quoted(value: int | bytes) -> str:
 
 
 def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
-    """Shapes of the graph's inputs and constants by name; 0 for a size that is open."""
+    """Shapes of the graph's inputs and constants by name; 0 for a dynamic size."""
     inputs = [(v.name, v.type.tensor_type.shape) for v in graph.input if v.type.tensor_type.HasField("shape")]
     shapes = {name: tuple(d.dim_value for d in shape.dim) for name, shape in inputs}
     shapes |= {t.name: tuple(t.dims) for t in graph.initializer}
@@ -105,32 +105,32 @@ def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-# Operand counts, attributes and types of ONNX nodes against their operators' signatures.
+# Check of operand counts, attributes and types of nodes against their operators' signatures.
 #
-# Those of the standard are in the onnx package, whose checker leaves out every node behind an operator that it does not
-# know. Those of `com.microsoft` are in this file's table, as onnxruntime's own schemas tell them.
+# The onnx package has the standard's signatures, but its checker skips all nodes after an unknown operator. Signatures
+# of `com.microsoft` are in this file's table, from onnxruntime's schemas.
 
 MICROSOFT = "com.microsoft"
-QONNX = ("onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op.general")  # domains of its nodes
+QONNX = ("onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op.general")  # domains of QONNX's nodes
 OWN_DOMAINS = ("", "ai.onnx")
 FormalParameterOption = onnx.defs.OpSchema.FormalParameterOption
 
 
 @dataclass(frozen=True)
 class Port:
-    """A formal operand or result. `variable`: ports of one name have one type, which is among `types`."""
+    """A formal operand or result. `variable`: type variable; ports that share it have the same one of `types`."""
 
     variable: str
     types: frozenset[int]
     optional: bool = False
     variadic: bool = False
-    alike: bool = True  # of a variadic one: all of one type
+    alike: bool = True  # whether all operands of a variadic port have one type
 
 
 @dataclass(frozen=True)
 class Signature:
-    """`attributes`: name -> (type, whether it must be there); None: not known. `again`: operands that may follow again
-    and again as the last ones do. `scalars`: scales and zero points that have a dimension are refused."""
+    """`attributes`: name -> (type, whether it is required); None: not checked here. `again`: number of last operands
+    that may repeat. `scalars`: whether scales and zero points must have no dimensions."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -160,8 +160,8 @@ GEMM = "transA:i transB:i alpha:f beta:f activation:s activation_alpha:f activat
 HEADS = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
 ROTARY = "do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"
 CELL = "hidden_size:i direction:s activations:S activation_alpha:F activation_beta:F clip:f input_forget:i"
-# Operator: operands; results; attributes. A port is a type of KINDS with the name of its variable, `?` if it may be
-# left out, `*` if it and those behind it may follow again. An attribute that must be there ends in `!`.
+# Operator: operands, results, attributes. A port is a letter of KINDS and its type variable, then `?` if it is
+# optional, `*` if it and the ports after it may repeat. A required attribute ends in `!`.
 TABLE = {
     "QLinearAdd": ("bT fS bT? bT fS bT? fS bT?", "bT", ""),
     "QLinearMul": ("bT fS bT? bT fS bT? fS bT?", "bT", ""),
@@ -198,11 +198,11 @@ TABLE = {
     "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
     "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
 }
-SCALARS = ("QLinearAdd", "QLinearMul", "QLinearAveragePool")  # whose shape inference in onnxruntime asks for them
+SCALARS = ("QLinearAdd", "QLinearMul", "QLinearAveragePool")  # onnxruntime's shape inference needs their scalars
 
 
 def _ports(text: str) -> tuple[Port, ...]:
-    """The ports of a table's text; a repeated one has a variable for itself."""
+    """The ports of a table's text; operands of a repeated port may differ in type."""
     return tuple(
         Port(
             word[1:].rstrip("?*"), KINDS[word[0]], word.endswith("?"), word.endswith("*"), alike=not word.endswith("*")
@@ -218,7 +218,7 @@ def _named(text: str) -> dict[str, tuple[int, bool]]:
 
 @cache
 def signature(domain: str, operator: str, version: int) -> Signature | None:
-    """An operator's signature; None if nobody tells it."""
+    """An operator's signature; None if it is unknown."""
     if domain == MICROSOFT:
         row = TABLE.get(operator)
         if row is None:
@@ -246,12 +246,12 @@ def _standard(formal: Sequence[onnx.defs.OpSchema.FormalParameter]) -> tuple[Por
     )
 
 
-# The standard's own texts for types of tensors.
+# The standard's strings for types of tensors.
 CODES = {f"tensor({name.lower()})": code for name, code in TensorProto.DataType.items() if code}
 
 
 def check_types(model: onnx.ModelProto, file: str) -> None:
-    """Raise EdgebuildError where a node breaks its operator's signature, or a type is not what the file declares."""
+    """Raise EdgebuildError if a node breaks its operator's signature, or a type is not the declared one."""
     versions = {o.domain: o.version for o in model.opset_import}
     versions[""] = next((versions[d] for d in OWN_DOMAINS if d in versions), 1)
     graph = model.graph
@@ -288,7 +288,7 @@ def _checked(
     version: int,
     file: str,
 ) -> dict[str, int]:
-    """The types of a node's results by name, 0 where nothing tells. Raises EdgebuildError."""
+    """The types of a node's results by name, 0 if unknown. Raises EdgebuildError if it breaks its signature."""
     problem = _miscounted(node, wanted) or _attributes(node, wanted.attributes)
     problem = problem or _vectors(node, wanted, shapes) or broken(node, shapes)
     if problem:
@@ -311,7 +311,7 @@ def _checked(
 
 
 def _port(wanted: Signature, at: int) -> Port:
-    """The formal operand of the operand at this position."""
+    """The formal operand for the operand at this position."""
     count = len(wanted.inputs)
     return wanted.inputs[at if at < count else count - wanted.again + (at - count) % wanted.again]
 
@@ -321,7 +321,7 @@ def _results(node: onnx.NodeProto, wanted: Signature) -> list[Port]:
 
 
 def _miscounted(node: onnx.NodeProto, wanted: Signature) -> str | None:
-    """A number of operands or results that the ports do not allow, or an operand that is left out."""
+    """The error if the ports do not allow the number of operands or results, or a required operand is missing."""
     most, count = len(wanted.inputs), len(node.input)
     if count > most and not (wanted.again and (count - most) % wanted.again == 0):
         return f"{count} operands; {'' if wanted.again else 'at most '}{most} are allowed"
@@ -336,7 +336,7 @@ def _miscounted(node: onnx.NodeProto, wanted: Signature) -> str | None:
 
 
 def _attributes(node: onnx.NodeProto, formal: Mapping[str, tuple[int, bool]] | None) -> str | None:
-    if formal is None:  # the onnx package's checker has seen to it
+    if formal is None:  # checked by the onnx package
         return None
     own = {a.name: a.type for a in node.attribute}
     for name, kind in own.items():
@@ -347,7 +347,7 @@ def _attributes(node: onnx.NodeProto, formal: Mapping[str, tuple[int, bool]] | N
 
 
 def _vectors(node: onnx.NodeProto, wanted: Signature, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """A scale or zero point with a dimension, or a zero point left out between others, where neither may be."""
+    """The error if a scale or zero point of SCALARS has dimensions or is left out."""
     scale = False
     for at, name in enumerate(node.input) if wanted.scalars else ():
         zero, scale = scale, _port(wanted, at).types == FLOAT
@@ -357,7 +357,7 @@ def _vectors(node: onnx.NodeProto, wanted: Signature, shapes: Mapping[str, tuple
 
 
 def _result(port: Port, bound: Mapping[str, int], defaults: bool) -> int:
-    """The type of a result; 0: not known. `defaults`: where no zero point tells, real or uint8."""
+    """The type of a result, 0 if unknown. `defaults`: if no zero point states it, assume float or uint8."""
     if port.alike and port.variable in bound:
         return bound[port.variable]
     if defaults:
@@ -366,38 +366,38 @@ def _result(port: Port, bound: Mapping[str, int], defaults: bool) -> int:
 
 
 def _inferred(node: onnx.NodeProto, types: Mapping[str, int], version: int) -> list[int] | None:
-    """Types of results that follow from attributes, as the onnx package infers them; None if it cannot."""
+    """Types of results that depend on attributes, as the onnx package infers them; None if it cannot."""
     operands = {n: helper.make_tensor_type_proto(types[n], None) for n in node.input if types.get(n)}
     schema = onnx.defs.get_schema(node.op_type, version, "")
     try:
         inferred = onnx.shape_inference.infer_node_outputs(schema, node, operands)
-    except Exception:  # exceptions of C++, one for each operator
+    except Exception:  # C++ exceptions, different ones per operator
         return None
     return [inferred[n].tensor_type.elem_type if n in inferred else 0 for n in node.output]
 
 
-UNLISTED = 4  # format of files whose constants are not among the inputs
+UNLISTED = 4  # first IR version in which constants need not be inputs
 NORMALISES = 17  # opset that first has LayerNormalization
-# Operators that onnxruntime knows in the standard's domain, and the opsets in which the standard does not. Those of
-# GroupNormalization are deprecated: there scale and offset are numbers of a group, later of a channel.
+# Operators that onnxruntime accepts in the standard's domain, and the opsets in which the standard lacks them. In those
+# of GroupNormalization the standard's is deprecated: scale and offset are per group, later per channel.
 ONNXRUNTIMES = {"LayerNormalization": range(NORMALISES), "SimplifiedLayerNormalization": range(1 << 31),
                 "GroupNormalization": range(18, 21)}  # fmt: skip
-NOBODYS = "edgebuild.unknown"  # domain that the checker gets for operators that the standard has not
+NOBODYS = "edgebuild.unknown"  # domain for operators that the standard lacks, so that the checker skips them
 CUT = "the file is truncated or damaged; fetch or export it again"
 FORBIDDEN = "the file is whole, but breaks the ONNX standard: onnx.checker.check_model refuses it, too; export it again"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"
 
 
 def load(path: Path, file: str) -> onnx.ModelProto:
-    """The model with its tensors from other files."""
+    """The model, with external tensors loaded. Raises EdgebuildError if it is damaged."""
     data = read_bytes(path, "cannot read the model", MODEL)
     try:
         model = onnx.load_model_from_string(data)
-    except Exception:  # of protobuf, whose classes differ by its implementation
+    except Exception:  # protobuf's exception classes differ by its implementation
         raise fail("not a valid ONNX model: no whole message of protobuf", file=file, hints=[CUT]) from None
     if not model.HasField("graph"):
         raise fail("not a valid ONNX model: it has no graph", file=file, hints=[CUT])
-    if any(isinstance(name, bytes) for name in _names(model)):  # how protobuf gives what is no UTF-8
+    if any(isinstance(name, bytes) for name in _names(model)):  # protobuf returns bytes if it is not UTF-8
         raise fail("not a valid ONNX model: a name is not UTF-8", file=file, hints=[FORBIDDEN])
     if b"location" in data:
         load_external(model, path, file)
@@ -406,17 +406,16 @@ def load(path: Path, file: str) -> onnx.ModelProto:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The model's opset of the standard's own operators; 0 if it has none."""
+    """The model's opset of the standard's operators; 0 if it has none."""
     return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
 
 
 def in_checked_form(model: onnx.ModelProto, file: str) -> None:
-    """Bring what onnxruntime reads and its tools write into what the standard's checker accepts.
+    """Change a model that onnxruntime accepts, in place, so that the standard's checker accepts it, too.
 
-    Nodes stand behind those that they read. Operators of its own that it counts to the standard are of its domain.
-    Constants of old files need not be inputs, too. Sizes below 0 are open. Sparse constants are dense ones. Notes of
-    values without a type go.
-    Raises EdgebuildError if nodes read each other or what is not there, and for sparse constants that are damaged.
+    Nodes are sorted topologically. onnxruntime's operators in the standard's domain move to its own. Constants of old
+    files need not be inputs. Negative sizes become dynamic, sparse constants dense. Value infos without a type go.
+    Raises EdgebuildError for cycles, for operands that nothing computes, and for damaged sparse constants.
     """
     _make_dense(model, file)
     model.ir_version = UNLISTED if model.ir_version == UNLISTED - 1 else model.ir_version
@@ -432,7 +431,7 @@ def in_checked_form(model: onnx.ModelProto, file: str) -> None:
             part.value_info.remove(value)
     for value in (v for part in graphs(model.graph) for v in (*part.input, *part.value_info, *part.output)):
         for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
-            if dim.dim_value < 0:  # how Paddle writes a size that is open
+            if dim.dim_value < 0:  # Paddle writes dynamic sizes so
                 dim.ClearField("dim_value")
     if problems := list(_undefined(model.graph, frozenset(), file)):
         raise grouped(problems)
@@ -445,7 +444,7 @@ def _is_typed(value: onnx.ValueInfoProto) -> bool:
 
 
 def _make_dense(model: onnx.ModelProto, file: str) -> None:
-    """Sparse constants with their zeros: shape inference knows no others, and no op has them."""
+    """Make sparse constants dense, in place: shape inference and ops do not support them."""
     left = LARGEST
     for part in (part for top in (model.graph, *model.functions) for part in graphs(top)):
         for sparse in getattr(part, "sparse_initializer", ()):
@@ -461,7 +460,7 @@ def _make_dense(model: onnx.ModelProto, file: str) -> None:
 
 
 def _dense(sparse: onnx.SparseTensorProto, name: str, most: int, file: str) -> onnx.TensorProto:
-    """All elements of a sparse tensor, at most so many bytes. Places are numbers of elements, or indices in rows."""
+    """A dense copy of a sparse tensor, of at most `most` bytes. Its indices are flat or rows of coordinates."""
     shape = tuple(sparse.dims)
     try:
         values, places = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
@@ -479,7 +478,7 @@ def _dense(sparse: onnx.SparseTensorProto, name: str, most: int, file: str) -> o
 
 
 def _undefined(graph: onnx.GraphProto, outer: frozenset[str], file: str) -> Iterator[Diagnostic]:
-    """Names that nodes read and nothing computes. `outer`: those from around a body."""
+    """Errors for names that nodes read and nothing computes. `outer`: names visible around a body."""
     own = {*(v.name for v in graph.input), *(t.name for t in graph.initializer)}
     names = outer | own | {name for node in graph.node for name in node.output}
     for node in graph.node:
@@ -490,7 +489,7 @@ def _undefined(graph: onnx.GraphProto, outer: frozenset[str], file: str) -> Iter
 
 
 def sort(graph: onnx.GraphProto, file: str) -> None:
-    """Bring the nodes of the graph into an order in which each stands behind those that it reads."""
+    """Sort the nodes of the graph topologically, in place. Raises EdgebuildError for a cycle."""
     nodes = list(graph.node)
     maker = {name: at for at, node in enumerate(nodes) for name in node.output if name}
     before = {at: {maker[name] for name in reads(node) if name in maker} for at, node in enumerate(nodes)}
@@ -511,11 +510,11 @@ def _diagnostic(node: onnx.NodeProto, text: str, file: str, hints: Sequence[str]
 
 
 def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
-    """Raise EdgebuildError for what breaks the standard, and for unknown operators that these outputs need.
+    """Raise EdgebuildError if the model breaks the standard, or if these outputs need unknown operators.
 
-    Shapes that the file notes of results do not count, nor notes of constants: tf2onnx rounds some sizes otherwise than
-    onnx does; skl2onnx notes some ranks wrongly, or none of an output. Types of outputs may be left out, too: scripts
-    of onnxscript have none. Nor do names of graphs count, which onnxruntime never reads.
+    Declared shapes of results and constants are ignored: tf2onnx rounds some sizes differently from onnx, and skl2onnx
+    declares wrong ranks or no output shapes. Types of outputs may be missing, as in scripts of onnxscript. Names of
+    graphs are ignored, as in onnxruntime.
     """
     wanted = needed([(reads(node), node.output) for node in model.graph.node], outputs)
     nodes = [node for node, used in zip(model.graph.node, wanted, strict=True) if used]
@@ -526,10 +525,10 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     for part in graphs(copy.graph):
         part.name = "graph"
     for node in (node for part in graphs(copy.graph) for node in part.node if unknown(model, node)):
-        node.domain = NOBODYS  # of a body, which may never run
+        node.domain = NOBODYS  # an unknown operator in a body may never run
     copy.opset_import.append(helper.make_opsetid(NOBODYS, 1))
     untyped = [value for part in graphs(copy.graph) for value in part.output if not value.HasField("type")]
-    for value in untyped:  # any type serves the checker; the inference finds the right one
+    for value in untyped:  # the checker wants some type; inference computes the right one
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     for value in (*copy.graph.output, *untyped):
         if value.type.HasField("tensor_type"):
@@ -545,7 +544,7 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
 
 
 def unknown(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """The error for a node of the standard's domain whose operator its opset does not have."""
+    """The error for a node of the standard's domain whose operator its opset lacks, else ""."""
     opset = opset_of(model)
     if node.domain not in OWN_DOMAINS or not opset or onnx.defs.has(node.op_type, opset):
         return ""
@@ -557,7 +556,7 @@ def unknown(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
 
 
 def _forget_shapes(model: onnx.ModelProto) -> None:
-    """Remove shapes of results and constants, and sizes 0 of inputs, which some exporters write for open ones."""
+    """Remove shapes of results and constants, and sizes 0 of inputs, which some exporters write if dynamic."""
     for dim in (d for v in model.graph.input if v.type.HasField("tensor_type") for d in v.type.tensor_type.shape.dim):
         if dim.HasField("dim_value") and not dim.dim_value:
             dim.ClearField("dim_value")
@@ -586,7 +585,7 @@ INFERENCE = re.compile(r"\(op_type:(?P<kind>\w+)(?:, node name: (?P<node>.*?))?\
 
 
 def _diagnosed(problem: Exception, file: str) -> Diagnostic:
-    """The error for what the onnx package says of a model, with the node that it names."""
+    """The onnx package's exception as an error, with the node that its text names."""
     words = str(problem)
     text = next(iter(words.strip().splitlines()), type(problem).__name__)
     seen = INFERENCE.search(words) or NODE.search(words)

@@ -1,4 +1,4 @@
-"""Readers of TFLite operators that compute, and of those that bring values to other places.
+"""Readers of TFLite operators that compute or move values.
 
 Sums of products, windows, normalisation, elements, reductions; views, slices, joins, gathers, resizes, blocks."""
 
@@ -21,14 +21,14 @@ TFLITE_CLAMPS = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 
 
 def fused_clamp(node: Any, code: int) -> tuple[float | None, float | None]:
-    """The real bounds of a fused activation function of the TFLite schema."""
+    """The float bounds of a fused activation function of the TFLite schema. Raises EdgebuildError for others."""
     if code not in TFLITE_CLAMPS:
         raise node.error(f"fused activation {code} is not supported", "use NONE, RELU, RELU_N1_TO_1 or RELU6")
     return TFLITE_CLAMPS[code]
 
 
 def window_of(node: Any, options_type: str, window: Sequence[int], dilated: bool = False) -> dict[str, Any]:
-    """Stride, padding, activation and perhaps dilation of a windowed TFLite node as attributes."""
+    """Stride, padding, activation and, if `dilated`, dilation of a windowed TFLite node as attributes."""
     options, size = node.options(options_type), node.tensor(0).shape[1:3]
     stride = (options.StrideH(), options.StrideW())
     dilation = (options.DilationHFactor(), options.DilationWFactor()) if dilated else (1, 1)
@@ -41,9 +41,9 @@ def window_of(node: Any, options_type: str, window: Sequence[int], dilated: bool
 
 
 def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[str]:
-    """Input, weights and bias; int16 sums without a bias get one of int64, for TFLM sums these in 64 bits.
+    """Names of input, weights and bias. int16 sums without a bias get an int64 one, because TFLM sums in 64 bits.
 
-    `symmetric`: int8 weights must have zero point 0, since TFLM's kernels leave it out. Legacy uint8 may have one.
+    `symmetric`: int8 weights must have zero point 0, because TFLM's kernels ignore it. Legacy uint8 may have one.
     """
     weights = node.tensor(1)
     zeros_of_w = weights.quant.zero_point if weights.quant is not None else ()
@@ -58,7 +58,7 @@ def operands_of(node: Any, x: int, bias: int, symmetric: bool = True) -> list[st
 
 
 def _of_unsigned(node: Any, x: Tensor, weights: Tensor) -> str:
-    """Weights with the scale with which TFLite's uint8 kernels compute: they form scale(x) * scale(w) in float32."""
+    """Weights with the effective scale of TFLite's uint8 kernels, which compute scale(x) * scale(w) in float32."""
     if x.quant is None or weights.quant is None or not weights.quant.per_tensor:
         return weights.name
     product = float(np.float32(scale_of(x)) * np.float32(scale_of(weights)))
@@ -77,7 +77,7 @@ def read_batch_matmul(node: Any) -> None:
 
 
 def read_fully_connected(node: Any) -> None:
-    """The input is seen as rows of the weights' input size, whatever its shape."""
+    """Read FULLY_CONNECTED. An input of any shape is reshaped to rows of the weights' input size."""
     options = node.options("FullyConnectedOptions")
     if options.WeightsFormat() != 0:
         raise node.error(f"weights format {options.WeightsFormat()}", "only the default format is supported")
@@ -92,7 +92,7 @@ def read_fully_connected(node: Any) -> None:
     flat = node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (rows, w.shape[1]))
     clamp = fused_clamp(node, options.FusedActivationFunction())
     front = x.shape[:-1] if options.KeepNumDims() else (rows,)
-    written = node.written[0].shape  # a vector may stay one
+    written = node.written[0].shape  # may be a vector
     shape = written if written == (rows * w.shape[0],) else (*front, w.shape[0])
     node.emit_as("dense", [flat, *operands_of(node, 0, 2, symmetric=False)[1:]], shape, clamp=clamp)
 
@@ -105,7 +105,7 @@ def read_convolution(node: Any, kind: str, options_type: str) -> None:
 
 
 def read_transpose_conv(node: Any) -> None:
-    """The first operand repeats the output's shape; SAME padding is that of the convolution that this one reverses."""
+    """Read TRANSPOSE_CONV. Operand 0 repeats the output's shape; SAME padding is that of the reversed convolution."""
     options = node.options("TransposeConvOptions")
     x, w, size = node.tensor(2), node.tensor(1), node.written[0].shape[1:3]
     stride = (options.StrideH(), options.StrideW())
@@ -120,10 +120,10 @@ def read_transpose_conv(node: Any) -> None:
 
 
 def read_mediapipe_transpose_conv(node: Any) -> None:
-    """Convolution2DTransposeBias of MediaPipe (mediapipe/util/tflite/operations/transpose_conv_bias.cc, 0.10).
+    """Read MediaPipe's Convolution2DTransposeBias (mediapipe/util/tflite/operations/transpose_conv_bias.cc, 0.10).
 
-    Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, of rows. SAME leaves out more than
-    TensorFlow's: what a window reaches beyond the last whole stride.
+    Its options are a struct of C: padding (1: SAME, 2: VALID), stride of columns, stride of rows. SAME cuts off more
+    than TensorFlow's: also the part of a window beyond the last whole stride.
     """
     if len(node.custom_options()) < contractions.OPTIONS.size:
         raise node.error(f"options of {len(node.custom_options())} bytes", "the file is damaged; export it again")
@@ -148,12 +148,12 @@ def pool_attributes(node: Any) -> dict[str, Any]:
 
 
 def average_attributes(node: Any) -> dict[str, Any]:
-    """TFLite rounds halves of unsigned averages up, and those of signed ones away from zero."""
+    """Attributes of an average pool. TFLite rounds halves up for uint8 and away from zero for signed types."""
     return pool_attributes(node) | ({"halves_up": True} if node.outputs[0] in node.legacy else {})
 
 
 def read_l2_pool(node: Any) -> None:
-    """L2_POOL_2D: the root of the average of squares, which alone is kept within the finite numbers."""
+    """Read L2_POOL_2D: the root of the average of squares. Only the root is clamped to finite numbers."""
     attrs, squares = pool_attributes(node), node.apply("square", *node.inputs)
     average = node.inner("avg_pool2d", [squares], **{**attrs, "clamp": compose.OPEN, "finite": False})
     node.emit("pointwise", [average], **{**attributes("sqrt"), "clamp": attrs["clamp"], "finite": True})
@@ -167,7 +167,7 @@ def read_softmax(node: Any) -> None:
 
 
 def read_local_response(node: Any) -> None:
-    """TFLite's kernels leave channel c + radius out (reference_ops.h, LocalResponseNormalization)."""
+    """Read LOCAL_RESPONSE_NORMALIZATION. TFLite leaves out channel c + radius (reference_ops.h, same name)."""
     options, x = node.options("LocalResponseNormalizationOptions"), node.tensor(0)
     if not is_float(x):
         raise node.error(f"'{x.name}' is {x.dtype}", "supported: float32")
@@ -177,7 +177,7 @@ def read_local_response(node: Any) -> None:
     compose.local_response(node, len(x.shape) - 1, radius, radius - 1, options.Bias(), options.Alpha(), options.Beta())
 
 
-LEAST = 1e-6  # length of a row of real numbers by which it is divided, in TFLM
+LEAST = 1e-6  # least divisor of L2_NORMALIZATION of floats in TFLM
 
 
 def read_l2_normalization(node: Any) -> None:
@@ -196,7 +196,7 @@ def activation_of(node: Any, options_type: str) -> tuple[float | None, float | N
 
 
 def read_add_n(node: Any) -> None:
-    """ADD_N. Converters leave it in real numbers."""
+    """Read ADD_N. Converters do not quantise it."""
     x = node.tensor(0)
     if x.quant is not None:
         raise node.error(f"a sum of {len(node.inputs)} operands of {x.dtype}", "supported: float32; write it as ADD")
@@ -204,7 +204,7 @@ def read_add_n(node: Any) -> None:
     node.chained(node.inputs, kind, True, clamp=(None, None), **attrs)
 
 
-# Functions of elements that have the name of the operator, and those that have another.
+# Elementwise functions named like their operator, and those with another name.
 OF_ONE_NAME = (
     "abs neg sign floor ceil round square sqrt rsqrt exp log sin cos tanh hard_swish elu minimum maximum prelu "
     "squared_difference floor_div equal not_equal greater greater_equal less less_equal"
@@ -222,7 +222,7 @@ def read_clamped(node: Any, function: str, options_type: str) -> None:
 
 
 def read_dequantize(node: Any) -> None:
-    """A constant stays as it is stored, float16 as float32: the ops that read it know what it stands for."""
+    """Read DEQUANTIZE. A constant stays quantised (float16 is float32 already), because later ops know its scale."""
     x = node.tensor(0)
     if x.constant and (x.quant is not None or x.dtype == "float32"):
         node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
@@ -231,7 +231,7 @@ def read_dequantize(node: Any) -> None:
 
 
 def read_relu6(node: Any) -> None:
-    """RELU6. TFLM clamps the stored numbers by the operand's scale, whatever scale the result declares."""
+    """Read RELU6. TFLM clamps the integers by the operand's scale, even if the result declares another one."""
     as_stored = node.tensor(0).dtype in ("int8", "int16") and node.tensor(0).quant != node.written[0].quant
     node.emit("clamp", node.inputs, clamp=(0.0, 6.0), **({"as_stored": True} if as_stored else {}))
 
@@ -258,7 +258,7 @@ def read_topk(node: Any) -> None:
         node.emit("topk", node.inputs[:1], output=output, **attrs)
 
 
-MOST_PADDING = 1 << 15  # elements at an end of a dimension that is cut into parts
+MOST_PADDING = 1 << 15  # elements at an end of a dimension of SPACE_TO_BATCH_ND
 
 
 def read_slice(node: Any) -> None:
@@ -271,7 +271,7 @@ def read_slice(node: Any) -> None:
 
 
 def read_strided_slice(node: Any) -> None:
-    """Bits of the masks: begin and end that do not count, dimensions that are dropped, added or left out."""
+    """Read STRIDED_SLICE. Bits of its masks mark begins and ends to ignore, and dimensions to drop, add or skip."""
     options, x = node.options("StridedSliceOptions"), node.tensor(0)
     begin, end, strides = (node.numbers(i, what) for i, what in enumerate(("begin", "end", "strides"), start=1))
     if options.EllipsisMask() or options.NewAxisMask():
@@ -313,7 +313,7 @@ def read_unpack(node: Any) -> None:
 
 
 def read_pack(node: Any) -> None:
-    """Every operand with a new dimension, then all of them along it."""
+    """Read PACK: stack all operands along a new dimension."""
     options = node.options("PackOptions")
     if options.ValuesCount() != len(node.inputs):
         raise node.error(f"{len(node.inputs)} operands, but a count of {options.ValuesCount()}")
@@ -321,13 +321,13 @@ def read_pack(node: Any) -> None:
 
 
 def read_fill(node: Any) -> None:
-    """The node comes to a constant."""
+    """Read FILL as a constant."""
     value = node.constant(1, "value")
     node.store(node.outputs[0], np.full(node.written[0].shape, np.ravel(value.data)[0], value.dtype), value.quant)
 
 
 def read_zeros_like(node: Any) -> None:
-    """TFLM stores zeros, whatever the zero point."""
+    """Read ZEROS_LIKE. TFLM stores integer zeros, even if the zero point is another number."""
     node.store(node.outputs[0], np.zeros(node.tensor(0).shape, node.written[0].dtype), node.written[0].quant)
 
 
@@ -351,7 +351,7 @@ def read_mirror_pad(node: Any) -> None:
 
 
 def read_nearest(node: Any) -> None:
-    """TFLM takes places in float32."""
+    """Read RESIZE_NEAREST_NEIGHBOR. Positions are computed in float32, as in TFLM."""
     options, (n, h, w, c) = node.options("ResizeNearestNeighborOptions"), node.tensor(0).shape
     out = node.numbers(1, "size")
     node.check_size((n, *out, c), node.tensor(0).dtype)
@@ -366,7 +366,7 @@ def read_nearest(node: Any) -> None:
 
 
 def read_batch_to_space(node: Any) -> None:
-    """Blocks are a list of factors of the batch; crops are cut off afterwards."""
+    """Read BATCH_TO_SPACE_ND: factors `block` of the batch move to the spatial dimensions, then crops are cut off."""
     x, block = node.tensor(0), node.numbers(1, "block")
     crops = np.reshape(node.constant(2, "crops").data, (-1, 2))
     n, spatial, rest = x.shape[0] // prod(block), x.shape[1 : 1 + len(block)], x.shape[1 + len(block) :]
@@ -383,8 +383,8 @@ def read_batch_to_space(node: Any) -> None:
 
 
 def read_space_to_batch(node: Any) -> None:
-    """TFLM pads with stored zeros, whatever the zero point. It cannot run a file that leaves the batch open: those are
-    padded as TFLite does, with the zero point."""
+    """Read SPACE_TO_BATCH_ND. TFLM pads with integer zeros, even if the zero point is another number. Files with a
+    dynamic batch, which TFLM cannot run, are padded with the zero point as in TFLite."""
     x, block = node.tensor(0), node.numbers(1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
     count, index = len(block), compose.whole_index(x)
@@ -405,7 +405,7 @@ def read_space_to_batch(node: Any) -> None:
 
 
 def read_reshape(node: Any) -> None:
-    """The shape is the file's; where that leaves the batch open, the one that is an operand."""
+    """Read RESHAPE to the file's shape, or to the operand's if the file leaves the batch open."""
     shape = node.written[0].shape
     if len(node.inputs) > 1 and node.tensor(1).data is not None:
         shape = node.open_shape([int(n) for n in np.ravel(node.tensor(1).data)])
@@ -413,32 +413,32 @@ def read_reshape(node: Any) -> None:
 
 
 def read_ones(node: Any) -> None:
-    """SQUEEZE and EXPAND_DIMS: sizes of 1 go or come; a batch that is left open stays what it is."""
+    """Read SQUEEZE and EXPAND_DIMS, which drop or add dimensions of 1. A dynamic batch keeps its size."""
     x, shape = node.tensor(0).shape, node.written[0].shape
     node.emit("reshape", node.inputs[:1], shape=node.open_shape((-1, *shape[1:])) if x and shape else shape)
 
 
 def read_shape(node: Any) -> None:
-    """All shapes are static, so this is a constant. An open batch is 1 in the file."""
+    """Read SHAPE as a constant, because all shapes are static. A dynamic batch is 1 in the file."""
     shape = np.array(node.tensor(0).shape, node.written[0].dtype)
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=shape)
 
 
 def read_broadcast(node: Any) -> None:
-    """The shape of two together."""
+    """Read BROADCAST_ARGS: the constant shape to which both shapes broadcast."""
     shapes = [tuple(np.ravel(node.constant(i, "shape").data)) for i in range(2)]
     together = np.array(np.broadcast_shapes(*shapes), node.written[0].dtype)
     node.builder.tensors[node.outputs[0]] = replace(node.written[0], data=together)
 
 
 def read_densify(node: Any) -> None:
-    """Sparse constants are dense ever since they were read."""
+    """Read DENSIFY as the identity: the reader of tensors has made sparse constants dense."""
     x = node.constant(0, "tensor")
     node.builder.tensors[node.outputs[0]] = replace(x, name=node.outputs[0])
 
 
 def read_concat(node: Any) -> None:
-    """The kernel of uint8 brings operands to the result's scale. Those of int8 and int16 move integers."""
+    """Read CONCATENATION. TFLite's uint8 kernel requantises operands to the result's scale; int8 and int16 do not."""
     if activation_of(node, "ConcatenationOptions") != (None, None):
         raise node.error("fused activation", "apply the activation to the operands")
     scale, parts = node.written[0].quant, list[str]()
@@ -451,7 +451,7 @@ def read_concat(node: Any) -> None:
 
 
 def read_pad(node: Any) -> None:
-    """TFLM's border without a value is the zero point of the result, whatever the operand's is; of int16 it is 0."""
+    """Read PAD, PADV2. Without a value TFLM pads with the result's zero point, not the operand's; int16 with 0."""
     pads = np.asarray(node.constant(1, "paddings").data).reshape(-1, 2)
     if len(node.inputs) > 2:
         fill = node.constant(2, "value")
@@ -463,7 +463,7 @@ def read_pad(node: Any) -> None:
 
 
 def read_embedding_lookup(node: Any) -> None:
-    """Rows of a table, which is the second operand; one of int8 with real results is read as real numbers."""
+    """Read EMBEDDING_LOOKUP: rows of operand 1. An int8 table with float results is dequantised."""
     table, index = node.tensor(1), node.inputs[0]
     real = table.data is not None and table.quant is not None and node.written[0].dtype == "float32"
     node.inputs = [node.array(real_values(table)) if real else node.inputs[1], index]
@@ -471,7 +471,7 @@ def read_embedding_lookup(node: Any) -> None:
 
 
 def read_update_slice(node: Any) -> None:
-    """DYNAMIC_UPDATE_SLICE: a part put to a place that is kept such that all of the part is inside."""
+    """Read DYNAMIC_UPDATE_SLICE: overwrite a part; its start is clamped so that the whole part is inside."""
     x, part, start = (node.tensor(i) for i in range(3))
     if len(part.shape) != len(x.shape) or any(n > m for n, m in zip(part.shape, x.shape, strict=True)):
         raise node.error(f"a part of shape {part.shape} in {x.shape}", "as many dimensions, and none of them larger")
@@ -495,7 +495,7 @@ def read_update_slice(node: Any) -> None:
 
 
 def read_bilinear(node: Any) -> None:
-    """Neighbours and weights of float32 are those of TFLM (kernels/internal/reference/resize_bilinear.h)."""
+    """Read RESIZE_BILINEAR. Neighbours and float weights are TFLM's (kernels/internal/reference/resize_bilinear.h)."""
     options, x = node.options("ResizeBilinearOptions"), node.tensor(0)
     size, ends = node.numbers(1, "size"), (bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
     tabled = indexing.real_table if is_float(x) or node.inputs[0] in node.legacy else indexing.table
@@ -511,7 +511,7 @@ def read_bilinear(node: Any) -> None:
 
 
 def read_one_hot(node: Any) -> None:
-    """`on` where the place along the new axis is the index, else `off`; indices do not count from the end."""
+    """Read ONE_HOT: `on` where the position along the new axis equals the index, else `off`. No negative indices."""
     x, rank, (_, _, on, off) = node.tensor(0), len(node.tensor(0).shape) + 1, node.inputs
     axis = compose.axis_of(node, node.options("OneHotOptions").Axis(), rank)
     depth = node.numbers(1, "depth")[0]

@@ -1,10 +1,9 @@
-"""TFLite's operators: names in the file by the kind of op that they come to, and the reader of a node.
+"""TFLite's operators: kind of op -> name in the file -> reader of a node; "" has those composed of several kinds.
 
-Those under "" are read as other operators. The readers of this module are those of TFLite Micro's audio front end,
-recurrent layers, detection, landmarks, and of what remembers samples. The latter, as delays, frames that overlap,
-stacks and circular buffers, are made of joined and cut tensors, and of a state beside the arena that holds the last
-samples. Where TFLM says that a result does not count yet and leaves it unwritten, it has zeros for the samples before
-the first.
+This module has readers of TFLite Micro's audio front end, recurrent layers, detection, landmarks, and stateful audio
+operators: delays, overlapping frames, stacks and circular buffers. The latter become concatenations and slices, with a
+state outside the arena for the last samples. Results that TFLM marks as not valid yet, and leaves unwritten, are
+computed here from zeros in place of the missing samples.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from . import tflite_layers
 from . import tflite_layers as layers
 from .tflite_layers import fused_clamp
 
-MOST_FRAMES = 256  # of a call, each of which is an op or an operand of its own
+MOST_FRAMES = 256  # of a call; each frame is an op or operand
 MOST_SAMPLES = 1 << 20  # of a delay or a frame
 
 
 def _remembered(node: Any, shape: tuple[int, ...], dtype: str, like: Tensor | None = None) -> str:
-    """A state of the node: the name of its value at the start of an inference."""
+    """Name of a new state of the node, as it is at the start of an inference."""
     name = node.fresh("state")
     node.builder.tensors[name] = Tensor(name, shape, dtype, None if like is None else like.quant)
     return str(name)
 
 
 def _kept(node: Any, state: str, value: str, start: Array | None = None) -> None:
-    """`value` is the state when the inference ends, `start` the one before the first; None: zeros."""
+    """Make `value` the state at the end of an inference. `start`: initial value; None: zeros."""
     node.builder.states.append((state, value, start))
 
 
@@ -50,7 +49,7 @@ def _joined(node: Any, names: list[str], axis: int) -> str:
 
 
 def _cut(node: Any, name: str, axis: int, begin: int, size: int) -> str:
-    """Elements along an axis, which may be counted from the end."""
+    """Name of a slice of `size` elements along an axis, which may count from the end."""
     shape = node.builder.tensors[name].shape
     axis %= len(shape)
     if (begin, size) == (0, shape[axis]):
@@ -61,7 +60,7 @@ def _cut(node: Any, name: str, axis: int, begin: int, size: int) -> str:
 
 
 def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = None) -> str:
-    """The state with `x` behind it; what is left of it for the next time are the last elements."""
+    """Name of the state concatenated with `x`; its last elements are the next state."""
     size = node.builder.tensors[state].shape[axis]
     line = _joined(node, [state, x], axis)
     _kept(node, state, _cut(node, line, axis, node.builder.tensors[line].shape[axis] - size, size), start)
@@ -69,7 +68,7 @@ def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = Non
 
 
 def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[str, ...] = ("int16",)) -> list[int]:
-    """Numbers of the options, each at least that of `least`. Raises EdgebuildError, also for another type of x."""
+    """Options named in `least`, in order. Raises EdgebuildError below these least values, or for a wrong type of x."""
     numbers = _signal_options(node, {name: name for name in least})
     bad = [f"{name} {numbers[name]}" for name, low in least.items() if not low <= numbers[name] <= MOST_SAMPLES]
     if bad or x.dtype not in types or not x.shape:
@@ -80,7 +79,7 @@ def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[st
 
 
 def _whole_number(node: Any, output: int, name: str) -> None:
-    """The node's output of this number is tensor `name`, in the shape of the file."""
+    """Emit tensor `name` as output number `output`, in the shape of the file."""
     node.emit("reshape", [name], output=output, shape=node.written[output].shape)
 
 
@@ -94,7 +93,7 @@ def read_delay(node: Any) -> None:
 
 
 def read_overlap_add(node: Any) -> None:
-    """Each frame is added to the rest of those before it; its first `frame_step` samples are results."""
+    """Read SignalOverlapAdd: add each frame to the tail of earlier ones; the first `frame_step` samples are results."""
     x = node.tensor(0)
     (step,) = _stream_options(node, {"frame_step": 1}, x, ("int16", "float32"))
     if len(x.shape) < 2 or step > x.shape[-1] or x.shape[-2] > MOST_FRAMES:
@@ -118,13 +117,13 @@ def read_overlap_add(node: Any) -> None:
 
 
 def read_framer(node: Any) -> None:
-    """Frames that begin `frame_step` samples after one another. `prefill`: there are zeros before the first sample."""
+    """Read SignalFramer: frames that begin every `frame_step` samples. `prefill`: zeros precede the first sample."""
     x = node.tensor(0)
     size, step, prefill = _stream_options(node, {"frame_size": 1, "frame_step": 1, "prefill": 0}, x)
     count = x.shape[-1] // step
     if size < step or x.shape[-1] % step or count > MOST_FRAMES:
         raise node.error(f"frames of {size} every {step} of {x.shape[-1]} samples", "the step divides the samples")
-    ahead = size if prefill else -(-size // step) * step  # samples that are there when a frame is taken
+    ahead = size if prefill else -(-size // step) * step  # samples available when a frame is complete
     line, axis = x.name, len(x.shape) - 1
     if ahead > step:
         line = _shifted(node, _remembered(node, (*x.shape[:-1], ahead - step), x.dtype), x.name, axis)
@@ -134,7 +133,7 @@ def read_framer(node: Any) -> None:
 
 
 def _valid_frames(node: Any, waiting: Array, count: int) -> None:
-    """The second output: true, but for the frames that are waited for."""
+    """Emit output 1: whether each frame is valid. `waiting`: False for each frame before the first valid one."""
     if not waiting.size:
         node.store(node.outputs[1], np.ones(node.written[1].shape, bool))
         return
@@ -144,7 +143,7 @@ def _valid_frames(node: Any, waiting: Array, count: int) -> None:
 
 
 def read_stacker(node: Any) -> None:
-    """The last frames in a row; before the first one stand copies of it. Every `stacker_step`th result counts."""
+    """Read SignalStacker: concatenate the last frames, at first copies of frame 0. Each `stacker_step`th is valid."""
     x = node.tensor(0)
     names = {"num_channels": 1, "stacker_left_context": 0, "stacker_right_context": 0, "stacker_step": 1}
     channels, left, right, step = _stream_options(node, names, x)
@@ -175,7 +174,7 @@ def read_stacker(node: Any) -> None:
 
 
 def read_circular_buffer(node: Any) -> None:
-    """The last slots. TFLM ends an inference here if it is not the last of `cycles_max`; that is not supported."""
+    """Read CIRCULAR_BUFFER: the last slots. Only cycles_max 1: with more, TFLM ends some inferences here."""
     x, y = node.tensor(0), node.written[0]
     numbers = _signal_options(node, {"cycles": "cycles_max"}) if node.custom_options() else {"cycles": 0}
     if numbers["cycles"] != 1:
@@ -188,13 +187,13 @@ def read_circular_buffer(node: Any) -> None:
     if y.shape[1] == 1:
         return _whole_number(node, 0, x.name)
     shape = (x.shape[0], y.shape[1] - 1, *x.shape[2:])
-    variable = node.outputs[0] in node.builder.tensors  # begins with real zeros, others with stored ones
+    variable = node.outputs[0] in node.builder.tensors  # variables begin with the zero point, others with integer 0
     start = np.full(shape, zero_of(x), x.dtype) if variable and zero_of(x) else None
     _whole_number(node, 0, _shifted(node, _remembered(node, shape, x.dtype, like=x), x.name, 1, start))
 
 
 def _signal_options(node: Any, names: dict[str, str]) -> dict[str, int]:
-    """Numbers of the node's flexbuffer: attribute -> name in the file."""
+    """Values of the node's flexbuffer options by attribute. `names`: attribute -> name in the file."""
     try:
         values = flexbuffers.Loads(node.custom_options())
         numbers = {attribute: int(values[name]) for attribute, name in names.items()}
@@ -206,7 +205,7 @@ def _signal_options(node: Any, names: dict[str, str]) -> dict[str, int]:
 
 
 def read_signal(node: Any, kind: str, **names: str) -> None:
-    """One op with these attributes of the node's options."""
+    """Emit one op with attributes from the node's options. `names`: attribute -> name in the file."""
     node.emit(kind, node.inputs, **_signal_options(node, names))
 
 
@@ -216,7 +215,7 @@ def read_auto_scale(node: Any) -> None:
 
 
 def read_spectral_subtraction(node: Any) -> None:
-    """Even and odd channels have weights of their own. The estimate is a result, too."""
+    """Read SignalFilterBankSpectralSubtraction. Even and odd channels have different weights; output 1 is the noise."""
     weights = {"even": "smoothing", "odd": "alternate_smoothing"}
     weights |= {"even_rest": "one_minus_smoothing", "odd_rest": "alternate_one_minus_smoothing"}
     own = _signal_options(node, weights)
@@ -240,7 +239,7 @@ def read_spectral_subtraction(node: Any) -> None:
 
 
 def read_filter_bank(node: Any) -> None:
-    """The number of channels in the options is that of the tensors."""
+    """Read SignalFilterBank. Raises EdgebuildError if the options' number of channels is not the output's."""
     count = _signal_options(node, {"count": "num_channels"})["count"]
     if count != node.written[0].elements:
         raise node.error(f"{count} channels, and an output of shape {node.written[0].shape}")
@@ -248,14 +247,14 @@ def read_filter_bank(node: Any) -> None:
 
 
 def read_svdf(node: Any) -> None:
-    """Operands: input, weights of features, weights of times, bias or none, state."""
+    """Read SVDF. Operands: input, weights of features, weights of times, bias or none, state."""
     options = node.options("SVDFOptions")
     clamp = fused_clamp(node, options.FusedActivationFunction())
     features, times, state = node.constant(1, "weights"), node.constant(2, "weights of times"), node.tensor(4)
     after = node.after(state)
     node.add("svdf_state", [state.name, node.inputs[0], features.name], after, {"memory": times.shape[1]})
     bias = [node.inputs[3]] if node.inputs[3] else []
-    # TFLM applies no activation to quantised results: their range is that of RELU already
+    # TFLM applies no activation to quantised results, whose scale and zero point imply it
     clamp = clamp if is_float(node.tensor(0)) else (None, None)
     node.emit("svdf", [after.name, times.name, *bias], rank=options.Rank(), clamp=clamp)
 
@@ -295,7 +294,7 @@ def read_lstm(node: Any) -> None:
 
 
 def _lstm_rows(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) -> str:
-    """Rows of the result in the type of `like`."""
+    """Name of the `wanted` rows of an LSTM's result, in the type of `like`."""
     shape, name = (len(wanted), rows.shape[1]), f"{node.outputs[0]}@{what}"
     same = like.dtype == rows.dtype
     part = Tensor(name, shape, rows.dtype, like.quant if same else None)
@@ -308,7 +307,7 @@ def _lstm_rows(node: Any, rows: Tensor, wanted: range, like: Tensor, what: str) 
 def _lstm_attributes(
     x: Tensor, hidden: Tensor, cell: Tensor, own: list[Tensor], back: list[Tensor], clip: float
 ) -> dict[str, Any]:
-    """Real factors from sums to Q3.12 and from products to the states, formed as TFLM forms them."""
+    """Float factors from sums to Q3.12 and from products to states, computed in the order of TFLM."""
     if is_float(x):
         return {"clip": clip}
 
@@ -325,11 +324,11 @@ def _lstm_attributes(
     }
 
 
-PER_CLASS = 100  # boxes of a class, if the file does not tell
+PER_CLASS = 100  # default number of boxes per class
 
 
 def read_detection(node: Any) -> None:
-    """The result's parts are views of the vector, in the shapes of the file or, where it has none, of TFLM."""
+    """Read TFLite_Detection_PostProcess. The op's vector is split into four outputs of the file's or TFLM's shapes."""
     anchors = node.constant(2, "the anchors")
     operands = [*node.inputs[:2], node.array(real_values(anchors).astype(np.float32))]
     vector, at = node.inner("detection", operands, **(attrs := _detection_options(node))), 0
@@ -359,21 +358,20 @@ def _detection_options(node: Any) -> dict[str, Any]:
     return attrs
 
 
-# Readers of MediaPipe's operators between landmarks and images (mediapipe/util/tflite/operations, 0.10, version 2).
+# Readers of MediaPipe's operators on landmarks and images (mediapipe/util/tflite/operations, 0.10, version 2).
 #
-# A matrix of 4 x 4 leads from places in the image of a part to places in the whole one. Its rows x and y count, and
-# their columns x, y and 1. Landmarks2TransformMatrix makes it of landmarks: the part has an angle, and room for some of
-# them.
+# A 4 x 4 matrix maps positions in a cropped, rotated image to positions in the whole image. Only its rows x and y are
+# used, of these the columns x, y and 1. Landmarks2TransformMatrix computes it from landmarks.
 
 PLANE = (0, 1)  # x and y
 DAMAGED = "fetch the file or export it again"
 
 
 def read_landmarks_matrix(node: Any) -> None:
-    """The box of the subset, turned until the line between two landmarks has an angle, as a matrix.
+    """Read Landmarks2TransformMatrix: the matrix of the box of some landmarks, rotated by the line between two of them.
 
-    Its columns are s_x e_x, s_y e_y, 0, and the place of the box's middle less half of the part: with the rows e_x, e_y
-    of the rotation, and the box's size s in turned places, times a scale and divided by the part's size.
+    Its columns are s_x e_x, s_y e_y, 0, and the box's centre less half of the crop, where e_x, e_y are the rows of the
+    rotation, and s is the rotated box's size times a scale and divided by the crop's size.
     """
     x, options = node.tensor(0), _options(node)
     try:
@@ -407,7 +405,7 @@ def read_landmarks_matrix(node: Any) -> None:
 
 
 def _turned_axes(node: Any, line: str, angle: float) -> str:
-    """Rows (cos r, -sin r), (sin r, cos r) of a rotation: `angle` less the line's, which is 0 of one without length."""
+    """Rows (cos r, -sin r), (sin r, cos r) of a rotation by r = `angle` less the line's, which is 0 without length."""
     line = node.reshaped(line, (1, 2))
     length = node.inner("reduce_sum", [node.apply("square", line)], axes=(1,))
     length = node.apply("sqrt", node.reshaped(length, (1, 1)))
@@ -421,7 +419,7 @@ def _turned_axes(node: Any, line: str, angle: float) -> str:
 
 
 def read_transformed_landmarks(node: Any) -> None:
-    """x and y of each landmark times the matrix; a third number stays."""
+    """Read TransformLandmarks: multiply x and y of each landmark by the matrix; a third coordinate does not change."""
     x = node.tensor(0)
     _check_matrix(node)
     if len(x.shape) != 3 or x.shape[0] != 1 or x.shape[2] not in (2, 3):
@@ -440,7 +438,7 @@ def read_transformed_landmarks(node: Any) -> None:
 
 
 def read_transformed_image(node: Any) -> None:
-    """The part of an image whose places a matrix leads to, between pixels; 0 where it leads out of the image."""
+    """Read TransformTensorBilinear: sample an image bilinearly where a matrix maps the pixels; 0 outside the image."""
     x, options = node.tensor(0), _options(node)
     _check_matrix(node)
     try:

@@ -1,12 +1,11 @@
-"""TFLite files. The flatbuffer has no verifier in Python, so any access to it may fail on a bad file.
+"""Read TFLite files: tensors, nodes, variables and control flow.
 
-Quantised uint8 becomes int8: 128 is subtracted from values and zero points alike. Constants in float16 become float32,
-those in int4 int8.
-
-Tensors of TFLite files, and the names of their operators.
+FlatBuffers has no verifier in Python, so any access may fail on a damaged file.
+Quantised uint8 becomes int8: 128 is subtracted from values and zero points. float16 constants become float32, int4 ones
+int8.
 
 Sparse constants become dense. Their format (schema.fbs, SparsityParameters; TACO's) has levels in the order of
-traversal, each dense or with the indices that are there. Dimensions behind the tensor's own are those of blocks.
+traversal, each dense or with a list of indices. Dimensions after the tensor's own are those of blocks.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from .tflite_operators import READERS
 
 # The schema of TFLite files, a module at a time.
 #
-# `import tflite` runs all 187 modules of the package, in 30 ms; a model needs ten of them. So its own `__init__` is not
-# run before somebody asks for a name that no module has.
+# `import tflite` runs all 187 modules of the package, in 30 ms; a model needs ten of them. So its own `__init__` runs
+# only when a name is read that no module has.
 
 
 class _Package(ModuleType):
-    """The package `tflite`: each class is looked for in the module of its name, and stands in the module's place."""
+    """The package `tflite`, which imports a class from the module of the same name when it is first read."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -73,9 +72,9 @@ TYPES = {
 }  # fmt: skip
 NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
-MOST_SCALE = 2.0**96  # with which the largest integer of 32 bits still is a finite float32
-LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # its products with other scales never are too large
-PLAIN = ("float32", "float16", "bool")  # of which a scale in the file says nothing
+MOST_SCALE = 2.0**96  # the largest 32-bit integer times it is a finite float32
+LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # products with other scales cannot overflow
+PLAIN = ("float32", "float16", "bool")  # types for which a scale in the file is ignored
 REMEDIES = {"complex": "; compute spectra (RFFT) in the application, and begin the model behind them"}
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 
@@ -85,9 +84,10 @@ def ints(array: Any) -> list[int]:
 
 
 def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Tensor]:
-    """All tensors of a subgraph, by number. `file_size` bounds what they say of their own sizes.
+    """All tensors of a subgraph, by number. `file_size` bounds the sizes of their data.
 
-    A tensor that nothing uses may have any form: the converter notes ranges of an LSTM as such.
+    Unused tensors are not checked, because the converter stores ranges of an LSTM as such.
+    Raises EdgebuildError for unsupported types, dynamic shapes and damaged data.
     """
     tensors, names, used = [], set[str](), _used(subgraph)
     for index in range(subgraph.TensorsLength()):
@@ -125,19 +125,19 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
 
 
 def _used(subgraph: Any) -> set[int]:
-    """Numbers of the tensors that an operator or the subgraph itself takes or gives."""
+    """Numbers of the tensors that are operands or results of an operator or of the subgraph."""
     operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
     return {n for side in (subgraph, *operators) for n in ints(side.InputsAsNumpy()) + ints(side.OutputsAsNumpy())}
 
 
 def _writer(model: Any, subgraph: Any, number: int) -> str:
-    """The operator that writes a tensor, or none."""
+    """Name of the operator that writes a tensor, or ""."""
     operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
     return next((operator_name(model, op) for op in operators if number in ints(op.OutputsAsNumpy())), "")
 
 
 def _in_own_type(t: Tensor) -> Tensor:
-    """The tensor in one of the types that ops know."""
+    """The tensor in a type that ops support."""
     if t.dtype == "float16" and t.data is not None:
         return replace(t, dtype="float32", data=t.data.astype(np.float32))
     if t.dtype == "uint8" and t.quant is not None:
@@ -148,7 +148,7 @@ def _in_own_type(t: Tensor) -> Tensor:
 
 
 def _data(model: Any, t: Any, like: Tensor, file: str, file_size: int, halves: bool) -> Any:
-    """`halves`: two numbers of 4 bits a byte, the first in the lower half."""
+    """Data of a constant, None for other tensors. `halves`: two 4-bit numbers per byte, the first in the lower half."""
     buffer = model.Buffers(t.Buffer())
     if not buffer.DataLength():
         return None
@@ -166,7 +166,7 @@ def _data(model: Any, t: Any, like: Tensor, file: str, file_size: int, halves: b
 
 
 def _dense(buffer: Any, like: Tensor, where: Array) -> Array:
-    """The numbers of a sparse constant at their places, and 0 elsewhere, as TFLite stores it."""
+    """A sparse constant as a dense array: its values at the flat indices `where`, and 0 elsewhere."""
     kind = np.dtype(like.dtype).newbyteorder("<")
     values = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
     if len(values) != len(where):
@@ -177,7 +177,7 @@ def _dense(buffer: Any, like: Tensor, where: Array) -> Array:
 
 
 def _quant(t: Any, rank: int, name: str, file: str, data: Array | None) -> Quant | None:
-    """Scales and zero points. Of zeros, as the first state of an LSTM, the converter writes scale 0: any serves."""
+    """Scales and zero points. For all-zero constants the converter writes scale 0, which is replaced by LEAST_SCALE."""
     q = t.Quantization()
     if q is None or not q.ScaleLength() or TYPES.get(t.Type()) in PLAIN:
         return None
@@ -213,9 +213,9 @@ VECTORS = {
 
 
 def places(sparsity: Any, shape: Sequence[int]) -> Array:
-    """Flat index in the dense tensor of every number that the file holds. Raises ValueError if levels and shape differ.
+    """Flat index in the dense tensor of shape `shape` for every stored value.
 
-    `shape`: that of the dense tensor.
+    Raises ValueError if levels and shape disagree.
     """
     order = [int(n) for n in sparsity.TraversalOrderAsNumpy()]
     blocks = [int(n) for n in sparsity.BlockMapAsNumpy()] if sparsity.BlockMapLength() else []
@@ -233,7 +233,7 @@ def places(sparsity: Any, shape: Sequence[int]) -> Array:
 
 
 def _entered(level: Any, entries: Array, most: int) -> tuple[Array, Array, Array]:
-    """Entries of a level below those of the level above, their indices, and how many each of the above has."""
+    """Entries of a level, their indices along its dimension, and the number of entries per entry of the level above."""
     if level.Format() == tflite.DimensionType.DENSE:
         size = level.DenseSize()
         if size < 1 or size * len(entries) > most:
@@ -254,24 +254,24 @@ def _vector(level: Any, what: str) -> Array:
     return vector.ValuesAsNumpy().astype(np.int64)
 
 
-# Variables of TFLite files: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, and CALL_ONCE, whose graph gives first values.
+# Variables of TFLite files: VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, and CALL_ONCE, whose graph has initial values.
 #
-# A variable is known by its name in the file. Its value at the start of an inference is an input of the graph, and the
-# one that was assigned last an output; the builder joins the two.
+# A variable is identified by its name in the file. Its value at the start of an inference is an input of the graph, and
+# the last assigned value an output; the builder joins both to a state.
 
 
-Special = dict[str, Callable[[Any], None]]  # readers of nodes that are no ops
-Handle = str | tuple[str, ...]  # a variable, or the tensors that are a list's elements, "" for those not written yet
+Special = dict[str, Callable[[Any], None]]  # readers of nodes that are not ops
+Handle = str | tuple[str, ...]  # a variable's name, or the tensors of a list's elements, "" if not written yet
 
 
 @dataclass
 class Variables:
-    """`first`: values before the first inference. `handles`: the variable or the list behind each resource tensor."""
+    """`first`: values before the first inference. `handles`: resource tensor -> its variable or list."""
 
     first: Mapping[str, Array]
     handles: dict[str, Handle] = field(default_factory=dict)
-    read: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it is at the start
-    assigned: dict[str, str] = field(default_factory=dict)  # variable -> the tensor that it became
+    read: dict[str, str] = field(default_factory=dict)  # variable -> tensor with its value at the start
+    assigned: dict[str, str] = field(default_factory=dict)  # variable -> tensor that was assigned last
 
     def handle(self, node: Any) -> None:
         self.handles[node.outputs[0]] = node.shared_name()
@@ -285,7 +285,7 @@ class Variables:
             node.emit("reshape", [self.now()[name]], shape=value.shape)
 
     def assign_node(self, node: Any) -> None:
-        """A variable that is assigned first keeps nothing for the next inference: it is no state."""
+        """Note an assignment. A variable that is assigned before it is read is no state."""
         name, value = self._of(node), node.tensor(1)
         before = self.now().get(name)
         if before is not None and value.shape != node.builder.tensors[before].shape:
@@ -293,11 +293,11 @@ class Variables:
         self.assigned[name] = value.name
 
     def now(self) -> dict[str, str]:
-        """The tensor that each variable is."""
+        """The tensor with the current value of each variable."""
         return self.read | self.assigned
 
     def choose(self, node: Any, branches: Sequence[Callable[[], list[str]]]) -> list[list[str]]:
-        """Read the branches, of which the first operand takes one; tell their results. Variables become that one's."""
+        """Read all branches and return their results. Variables become selections by the node's condition."""
         before, results, ends = dict(self.assigned), list[list[str]](), list[dict[str, str]]()
         for branch in branches:
             self.assigned = dict(before)
@@ -325,7 +325,7 @@ class Variables:
 
 
 def _selected(node: Any, values: list[str]) -> str:
-    """The tensor of these that the node's condition chooses; all elements are one choice."""
+    """Name of a selection among these tensors by the node's condition, one choice for all elements."""
     first, *others = (node.builder.tensors[name] for name in values)
     if {t.name for t in others} == {first.name}:
         return values[0]
@@ -336,19 +336,19 @@ def _selected(node: Any, values: list[str]) -> str:
 
 
 def zero(state: Tensor) -> Array | None:
-    """The stored zero that TFLM gives to a variable without a first value; None where that is 0."""
+    """The initial value, its zero point, that TFLM gives to a variable without one; None if that is 0."""
     if state.dtype != "int8" or state.quant is None or not any(state.quant.zero_point):
         return None
     return np.full(state.shape, state.quant.zero_point[0], np.int8)
 
 
-# Lists of tensors, in which Keras' recurrent layers keep their results if the batch is open: operators of TensorFlow
-# itself, or of TFLite under the same names. Places are constants in each turn of a loop, so that a list is the names of
-# its elements, and needs no op.
+# Lists of tensors, in which Keras's recurrent layers collect results if the batch is dynamic: operators of TensorFlow,
+# or of TFLite under the same names. Indices are constants in each unrolled turn of a loop, so a list is just the names
+# of its elements and needs no ops.
 
 
 class Lists:
-    """`handles`: the elements behind each list."""
+    """Readers of list operators. `handles`: list -> names of its elements."""
 
     def __init__(self, handles: dict[str, Handle]) -> None:
         self.handles = handles
@@ -406,15 +406,15 @@ class Lists:
         raise node.error(f"element {at} of the list is read before it is written")
 
 
-# WHILE of TFLite files whose turns are known beforehand, such as Keras' recurrent layers, is unrolled; and IF.
+# Control flow: IF, and WHILE with a constant number of turns, as in Keras's recurrent layers, which is unrolled.
 #
-# Its counters are constants in each turn, so that the condition is one, too.
+# Counters are constants in each turn, so the condition is one, too.
 
 Read = Callable[[int, Sequence[str], str], list[str]]  # number of a subgraph, inputs, prefix of names -> outputs
 
 
 def unroll(node: Any, read: Read, variables: Variables) -> None:
-    """Read the body once for each turn, on the values of the turn before."""
+    """Read the body once for each turn, on the results of the turn before. Raises EdgebuildError for too many turns."""
     options, tensors = node.options("WhileOptions"), node.builder.tensors
     values = [name if name in variables.handles else node.tensor(i).name for i, name in enumerate(node.inputs)]
     if min(options.CondSubgraphIndex(), options.BodySubgraphIndex()) < 1:
@@ -437,7 +437,7 @@ KEEP_OUT = "give tensors from branches, and write the list or the variable behin
 
 
 def choose(node: Any, read: Read, variables: Variables) -> None:
-    """IF: one branch where the condition is known, else both, of which each element of the result takes one."""
+    """Read IF: one branch if the condition is constant, else both branches and a selection of their results."""
     options, tensors, condition = node.options("IfOptions"), node.builder.tensors, node.tensor(0)
     numbers = options.ThenSubgraphIndex(), options.ElseSubgraphIndex()
     if min(numbers) < 1:
@@ -454,7 +454,7 @@ def choose(node: Any, read: Read, variables: Variables) -> None:
 
 
 def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:
-    """The node's outputs are these tensors, or the variables behind these handles."""
+    """Emit these tensors as the node's outputs; handles of variables and lists are passed on."""
     tensors = node.builder.tensors
     for i, (name, y) in enumerate(zip(values, node.written, strict=True)):
         if name in variables.handles:
@@ -469,11 +469,11 @@ def _ends(node: Any, values: Sequence[str], variables: Variables) -> None:
 
 COMPILED = {"custom edgetpu-custom-op": "an Edge TPU", "custom ethos-u": "an Ethos-U NPU"}
 ACTIVATIONS = ("int8", "int16", "int32", "float32")
-MAY_MISS = (  # operators of which operands behind the first may be left out
+MAY_MISS = (  # operators whose operands after the first may be missing
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
 )  # fmt: skip
-DEEPEST, MOST_COPIES = 40, 1 << 13  # graphs in one another, and in all: a loop of 256 turns has 513
-MOST_COUNTS = 1024  # elements of a constant that is computed while the file is read
+DEEPEST, MOST_COPIES = 40, 1 << 13  # nesting depth of subgraphs, and copies in all: a loop of 256 turns has 513
+MOST_COUNTS = 1024  # elements of constants that are folded while reading, and of lists
 BROKEN = (struct.error, LookupError, TypeError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
 
@@ -492,12 +492,12 @@ class TfliteNode(Node):
         legacy: frozenset[str] = frozenset(),
         unsized: frozenset[str] = frozenset(),
     ) -> None:
-        """`legacy`: tensors that the file has in uint8. `unsized`: those of which it leaves a size open."""
+        """`written`: the results. `legacy`: tensors that are uint8 in the file. `unsized`: those with dynamic sizes."""
         super().__init__(builder, name, origin, inputs, outputs)
         self._table, self.written, self.legacy, self.unsized = table, written, legacy, unsized
 
     def options(self, type_name: str) -> Any:
-        """The node's options as the schema's type `type_name`; defaults if the file has none."""
+        """The node's options as the schema's type `type_name`. Raises EdgebuildError if they are missing or damaged."""
         if (options := _options(self._table, type_name)) is None:
             raise self.error(f"{type_name} are missing", "the file is damaged or was cut")
         if self._table.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, type_name):
@@ -513,7 +513,7 @@ class TfliteNode(Node):
         return [getattr(options, name)() for name in names]
 
     def custom_options(self) -> bytes:
-        """The options of an operator that is none of the schema's."""
+        """The options of a custom operator."""
         data = self._table.CustomOptionsAsNumpy()
         return b"" if isinstance(data, int) else data.tobytes()
 
@@ -522,14 +522,14 @@ class TfliteNode(Node):
         return _shared_name(self._table)
 
     def after(self, state: Tensor) -> Tensor:
-        """The tensor that a variable tensor of the file is after the inference; nothing else may write it."""
+        """A new tensor for the value of a variable tensor after the inference, joined to it as a state."""
         written = replace(state, name=f"{state.name}@after", data=None)
         self.builder.tensors[written.name] = written
         self.builder.states.append((state.name, written.name, zero(state)))
         return written
 
     def open_shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """Shape of a view that the file leaves open: `sizes`, of which one may be -1 for the rest of operand 0."""
+        """Shape of a view: `sizes` if the file's is dynamic, of which one may be -1 for the rest of operand 0."""
         if self.written[0].name not in self.unsized:
             return self.written[0].shape
         rest = prod(n for n in sizes if n != -1)
@@ -540,14 +540,14 @@ class TfliteNode(Node):
     ) -> Tensor:
         written = next(t for t in self.written if t.name == name)
         if shape != written.shape and name in self.unsized and len(shape) == len(written.shape):
-            return replace(written, shape=shape)  # the file says 1, but a batch is made of parts of an image, too
+            return replace(written, shape=shape)  # a dynamic batch is 1 in the file, but SPACE_TO_BATCH enlarges it
         if shape != written.shape:
             raise self.error(f"output '{name}' has shape {written.shape} in the file, its operands make it {shape}")
         return written
 
 
 def read_tflite(data: bytes, file: str, outputs: Sequence[str] = ()) -> Graph:
-    """A TFLite model with one subgraph, up to its outputs or these, as a graph in "tflite" arithmetic."""
+    """A TFLite model, up to its outputs or `outputs`, as a graph in TFLite arithmetic. Raises EdgebuildError."""
     try:
         return _read(data, file, outputs)
     except EdgebuildError:
@@ -603,7 +603,7 @@ def _read(data: bytes, file: str, wanted: Sequence[str]) -> Graph:
 
 
 def _check_entries(model: Any, kinds: set[str], file: str) -> None:
-    """Refuse a file with more functions than the first graph, which others would take for the one they want."""
+    """Raise EdgebuildError for a file with several functions, of which only the first would be read."""
     signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
     elsewhere = any(s.SubgraphIndex() != 0 for s in signatures)
     if elsewhere or (model.SubgraphsLength() > 1 and not {"CALL_ONCE", "IF", "WHILE"} & kinds):
@@ -623,24 +623,24 @@ def _read_nodes(builder: GraphBuilder, nodes: Sequence[TfliteNode], special: Spe
 
 @dataclass
 class _Inner:
-    """The subgraphs behind the first, of which a node reads one or more copies."""
+    """The subgraphs after the first, which IF and WHILE nodes read, once per use."""
 
     model: Any
     file: str
     size: int
     builder: GraphBuilder
     special: Special
-    handles: dict[str, Handle]  # of variables and lists, which graphs hand on to each other
+    handles: dict[str, Handle]  # of variables and lists, which graphs pass to each other
     tensors: dict[int, list[Tensor]] = field(default_factory=dict)
-    open: set[int] = field(default_factory=set)  # subgraphs of which a copy is being read
+    open: set[int] = field(default_factory=set)  # subgraphs that are being read
     copies: int = 0
 
     def read(self, number: int, given: Sequence[str], prefix: str) -> list[str]:
-        """Read a copy of this subgraph whose inputs are the tensors `given`; the names of its outputs.
+        """Read a copy of this subgraph on the inputs `given`; return the names of its outputs.
 
-        Copies share their constants. The names of their own tensors begin with `prefix`.
+        Copies share their constants. Names of their other tensors begin with `prefix`.
         """
-        self.copies += 1  # graphs that name the same ones twice, at each level, are a small file and many copies
+        self.copies += 1  # a small file may nest subgraphs so that the number of copies is exponential
         if self.copies > MOST_COPIES or len(self.open) > DEEPEST:
             text = f"more than {MOST_COPIES} copies of graphs, or more than {DEEPEST} in one another"
             raise fail(text, file=self.file, hints=["loops and branches are read once for each turn and place"])
@@ -668,7 +668,7 @@ class _Inner:
 
 
 def _numbers(options: Any) -> tuple[str, ...]:
-    """Methods of a class of the schema that return one of its fields."""
+    """Names of the methods of a schema class that return a field."""
     methods = {name: m for name, m in vars(options).items() if isinstance(m, FunctionType) and name != "Init"}
     return tuple(name for name, m in methods.items() if not name.startswith("_") and m.__code__.co_argcount == 1)
 
@@ -692,7 +692,7 @@ def _nodes(builder: GraphBuilder, model: Any, subgraph: Any, tensors: Sequence[T
 
 
 def _options(op: Any, type_name: str) -> Any:
-    """The options of an operator as this type of the schema; None if there are none."""
+    """The options of an operator as schema type `type_name`; None if it has none."""
     table = op.BuiltinOptions()
     if table is not None:
         options = getattr(tflite, type_name)()
@@ -705,7 +705,7 @@ def _operators(subgraph: Any) -> list[Any]:
 
 
 def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
-    """Constants that the graphs that are called once assign to variables, by the variable's name."""
+    """Initial values of variables, by name, from the graphs of CALL_ONCE. Raises EdgebuildError if one is computed."""
     values: dict[str, Array] = {}
     for number in _called_once(model):
         graph, handles = model.Subgraphs(number), dict[int, str]()
@@ -724,14 +724,14 @@ def _first_values(model: Any, file: str, size: int) -> dict[str, Array]:
 
 
 def _called_once(model: Any) -> list[int]:
-    """Numbers of the graphs that CALL_ONCE nodes of the first one name."""
+    """Numbers of the graphs that CALL_ONCE nodes of the first graph call."""
     calls = (op for op in _operators(model.Subgraphs(0)) if operator_name(model, op) == "CALL_ONCE")
     every = (_options(op, "CallOnceOptions") for op in calls)
     return [options.InitSubgraphIndex() for options in every if options is not None]
 
 
 def _acts(model: Any) -> bool:
-    """Whether a graph of a loop or branch assigns a variable, so that it counts beside its results."""
+    """Whether a graph of a loop or branch assigns a variable, so that the node must run even if no result is used."""
     inner = {*range(1, model.SubgraphsLength())} - {*_called_once(model)}
     return "ASSIGN_VARIABLE" in {operator_name(model, op) for i in inner for op in _operators(model.Subgraphs(i))}
 
@@ -743,7 +743,7 @@ def _shared_name(op: Any) -> str:
 
 
 def _check_written(nodes: Sequence[TfliteNode], given: Sequence[str], file: str) -> None:
-    """Raise EdgebuildError where nodes write a tensor twice, or one that is given to their graph or is a constant."""
+    """Raise EdgebuildError if a tensor is written twice, or is written and an input or a constant."""
     names, hints = set(given), ["the file is damaged; export it again"]
     for t in (t for node in nodes for t in node.written):
         if t.name in names or t.constant:
@@ -777,7 +777,7 @@ def _read_node(node: Node) -> None:
     READERS[node.origin](node)
     operands = [node.builder.tensors[name] for name in node.inputs if name in node.builder.tensors]
     counts = (t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS for t in operands)
-    if all(t.constant and t.quant is None for t in operands) and all(counts):  # as of which converters compute shapes
+    if all(t.constant and t.quant is None for t in operands) and all(counts):  # computations of shapes, for example
         node.builder.compute(before)
 
 
@@ -785,7 +785,7 @@ def _refuse_types(node: TfliteNode, written: Tensor) -> None:
     for t in (*(node.builder.tensors[n] for n in node.inputs if n in node.builder.tensors), written):
         if not t.constant and t.quant is not None and t.dtype not in ACTIVATIONS:
             raise node.error(f"tensor '{t.name}' is {t.dtype}", "quantise the model to int8 or leave it float32")
-        whole = node.origin == "CAST" and t.quant is None  # numbers that stand for themselves
+        whole = node.origin == "CAST" and t.quant is None  # plain integers, not quantised ones
         if t.dtype == "int8" and not (t.constant or whole) and (t.quant is None or not t.quant.per_tensor):
             raise node.error(f"int8 tensor '{t.name}' has no scale, or one per channel", "activations need one scale")
         if t.quant is None or t.dtype not in ("int8", "int16"):
