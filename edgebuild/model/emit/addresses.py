@@ -47,7 +47,7 @@ def literal(value: int | float) -> str:
 
 
 def scalar(value: int | float) -> str:
-    """A scalar argument in C, which has names for the largest floats."""
+    """A scalar argument in C; the largest floats and infinity have names."""
     name = LARGEST.get(abs(value)) if isinstance(value, float) else None
     return literal(value) if name is None else name if value > 0 else f"-{name}"
 
@@ -319,7 +319,7 @@ def level1_macro(plan: Plan) -> str:
 
 
 def transfers(plan: Plan, weights: Weights) -> tuple[list[str], list[list[str]]]:
-    """The copies of constants between steps, those to the second level first, and the statements before each step."""
+    """C initialisers of the copies of constants between steps, second level first, and statements before each step."""
     begun = sorted((s for _, s in starts(plan)), key=lambda s: (not s.copy.into, s.step))
     numbers = {id(s): number for number, s in enumerate(begun)}
 

@@ -97,7 +97,7 @@ class Program:
 
 
 def program(plan: Plan) -> Program:
-    """Choose names, share equal kernels, pack the constants, print the calls."""
+    """The plan as C: names are chosen, equal kernels shared, constants packed, calls printed."""
     by_step = tuple(tuple(kernel_uses(plan, step, section)) for step, section in enumerate(plan.steps))
     uses = _shared(plan, [use for some in by_step for use in some])
     align = max(ALIGN, plan.target.dma_align if plan.moves else 1)
@@ -435,7 +435,7 @@ def energy_words(plan: Plan) -> str:
 
 
 def self_test(plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """Function, symbol and bytes of each input and output. States have their first values."""
+    """Function, symbol and bytes of each input and output for the self-test. States have their first values."""
     graph, rng, functions = plan.graph, np.random.default_rng(1), access_functions(plan)
     inputs = graph.first_states
     for t in map(graph.tensors.__getitem__, graph.ports_in):

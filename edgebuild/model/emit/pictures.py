@@ -61,7 +61,7 @@ class Stretch:
 
 
 def clock_picture(schedule: ClockSchedule) -> Drawing:
-    """Time runs to the right, to the scale of the budget. The clock is above, the supply's power below. Each
+    """The picture of a schedule, with time to the right, to the scale of the budget: clock above, power below. Each
     configuration has a colour, dark while the clock is switched, grey when idle. A bar's area in the lower panel is its
     energy."""
     parts, budget, chosen = list(stretches(schedule)), schedule.problem.budget_us, schedule.selection

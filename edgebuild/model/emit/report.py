@@ -216,7 +216,7 @@ def _step(plan: Plan, step: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _tiling(plan: Plan, step: int) -> dict[str, Any]:
-    """A rolled run: nothing is computed twice, so no extra MACs."""
+    """Row on a rolled run. It computes nothing twice, so it has no extra MACs."""
     section = plan.steps[step]
     assert section.rolled is not None
     rings = section.rolled.rings
@@ -232,7 +232,7 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
 
 
 def _fused(plan: Plan) -> list[dict[str, Any]]:
-    """Paths whose ops are cut into parts."""
+    """Rows on paths whose ops are cut into parts."""
     rows = []
     for choice in plan.fused.tilings if plan.fused else ():
         assert choice.tiling is not None
@@ -454,7 +454,7 @@ def trade_words(plan: Plan) -> list[str]:
 
 
 def trade_rows(plan: Plan) -> list[dict[str, Any]]:
-    """The plan and other cuts for the report."""
+    """Rows on the plan and on other cuts, for the report."""
     return [
         {
             "peak_bytes": p.peak_bytes,

@@ -172,7 +172,7 @@ def check(plan: Plan) -> str:
         "linker:check",
         name=plan.name,
         file=plan.file,
-        used=plan.target.core.isa != "native",  # where linkers know no scripts
+        used=plan.target.core.isa != "native",  # native linkers take no scripts
         arrays=[(symbol, max(ALIGN, ITEM_BYTES[plan.graph.tensors[n].dtype])) for n, symbol in plan.graph.arrays],
         sections=[*(section for _, _, _, section in sections(plan)), f".bss.edgebuild.{plan.name}.state", *lists],
     )

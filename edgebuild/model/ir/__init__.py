@@ -383,7 +383,7 @@ def dump(graph: Graph) -> str:
     return "\n".join([*lines, f"  outputs {', '.join(map(show, graph.outputs))}", ""])
 
 
-# The index relation of an op, and what follows from it for every op alike.
+# The index relation of an op, and the facts that follow from it for every op alike.
 #
 # An op is a loop nest over named axes. Its relation says, for each dimension of each operand, which axes index it. All
 # else is derived here once: shapes, multiply-accumulates, the input range that an output range needs, whether the

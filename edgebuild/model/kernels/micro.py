@@ -68,7 +68,7 @@ Counted = tuple[int, list[Loop | Unrolled | Cases]]  # instructions that run onc
 
 
 def asm(text: str) -> tuple[str, ...]:
-    """Lines of assembly: instructions, labels, directives, and what begins with EB_CFI or a comment."""
+    """Lines of assembly: instructions, labels, directives, comments, and lines that begin with EB_CFI."""
     return tuple(" ".join(line.split()) for line in dedent(text).splitlines() if line.strip())
 
 
@@ -131,7 +131,7 @@ def _number(turns: Turns, name: str | float) -> float:
 
 @dataclass(frozen=True)
 class Function:
-    """A whole function in assembly. `parameters`: C for each of them; `remark`: what it computes, and from what."""
+    """A whole function in assembly. `parameters`: C for each of them; `remark`: the comment on what it computes."""
 
     name: str
     parameters: tuple[str, ...]
@@ -209,7 +209,7 @@ def moved(count: int) -> str:
 # 1986) puts other instructions between. Temporaries, written %name, are assigned once and get a register of a pool.
 
 # Cycles that a result is late on VexRiscv: `hal/cycles/vexriscv-imac.yaml`. Other cores are at most as late, so an
-# order that is good there is good on them.
+# order that suits it suits them, too.
 LOADS = ("lw", "lh", "lhu", "lb", "lbu")
 LATE = dict.fromkeys((*LOADS, "mul", "mulh"), 2)
 LATE |= dict.fromkeys(("sll", "slli", "srl", "srli", "sra", "srai"), 1)

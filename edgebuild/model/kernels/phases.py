@@ -1,4 +1,4 @@
-"""Convolutions whose taps are no neighbours in memory: in groups, dilated, or transposed.
+"""Convolutions whose taps are not neighbours in memory: in groups, dilated, or transposed.
 
 A transposed convolution is one ordinary convolution for each phase of its output (row and column modulo the stride):
 phase r has the taps f with f * dilation = r modulo the stride. An ordinary one is a single phase.
@@ -67,7 +67,7 @@ def transposed(op: Op) -> bool:
 
 
 def run(op: Op, taps_of_phase: Sequence[Tap]) -> int:
-    """How many taps of each row are neighbours in memory: all of them, or 1."""
+    """The number of taps of each row that are neighbours in memory: all of them, or 1."""
     row = [x for y, x, _, _ in taps_of_phase if y == taps_of_phase[0][0]]
     near = row == [*range(row[0], row[0] + len(row))] if row else False
     return len(row) if near and op.attrs.get("groups", 1) == 1 else 1

@@ -16,7 +16,7 @@ from ..ops import SPECS
 from ..ops.base import Form, Kernel, Sums
 from ..ops.spatial import shifted
 
-CONVOLUTION, DEPTHWISE = "convolution", "depthwise"  # kinds of sums, whatever ops they are
+CONVOLUTION, DEPTHWISE = "convolution", "depthwise"  # kinds of sums, for any kind of op
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLaye
     return of_layer
 
 
-# Convolutions as kernels see them: with fewer axes.
+# Canonical convolutions, with fewer axes.
 #
 # A window as wide as the image covers contiguous memory: its columns are channels of one column. An image of one
 # column is an image of one row, whose pixels kernels take several at a time.
 
-MOST_ZEROS = 4096  # bytes of weights
+MOST_ZEROS = 4096  # most bytes of weights that are added as zeros
 KINDS = ("conv2d", "depthwise_conv2d")
 
 

@@ -1,4 +1,4 @@
-"""Classical models: forests of decision trees, support vector machines, and the choice of detected boxes."""
+"""Classical models: forests of decision trees, support vector machines, and non-maximum suppression of boxes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ TREES = Spec(
 # `distances`: out[n, v] = sum over f of (x[n, f] - vectors[v, f])^2. `coupling`: probabilities of `classes` classes
 # from a number x for each pair (0, 1), (0, 2), ..., (1, 2), ...; 1 - sigmoid(x) is the first's probability: Wu, Lin
 # and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR 2004, algorithm 2, with
-# libsvm's end at an error of 0.005 / classes.
+# libsvm's stop at an error of 0.005 / classes.
 
 MOST_TURNS, ERROR, MOST_CLASSES = 100, 0.005, 32
 LEAST = 1e-7  # lower limit of the probability of one class against another

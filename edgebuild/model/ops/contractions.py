@@ -337,7 +337,7 @@ def fitting(op: Op, graph: Graph) -> str | None:
 
 
 def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Letters: A x B matrices of N x K, sums over C; steps to the next matrix of either operand, 0 for the same."""
+    """The kernel for A x B matrices of N x K, sums over C; steps to an operand's next matrix, 0 for the same."""
     (x, w), y = graph.operands(op), graph.result(op)
     (a, b, n, k), c = y.shape, x.shape[3]
     steps: dict[str, Any] = {}
@@ -367,7 +367,7 @@ BATCH_MATMUL = Spec(
 # attributes and weights are those of conv2d; a matrix is one image of height 1. Padding reads as the zero point.
 
 BYTES = ("int8", "uint8")
-SPAN = 255  # the largest size of a byte less its zero point
+SPAN = 255  # largest absolute value of a byte less its zero point
 
 
 def integer_sums_nest(op: Op, graph: Graph) -> Nest:

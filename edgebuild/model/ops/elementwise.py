@@ -267,7 +267,7 @@ MUL = replace(ADD, kind="mul", reference=mul_reference, interval=spatial.corners
 
 
 # Ops that change the type or the quantisation of each element: cast, quantize, dequantize, requantize. And clamp: RELU,
-# RELU6, Relu, Clip: out[i] = min(max(in[i], low), high), fused into the op before it where that can be.
+# RELU6, Relu, Clip: out[i] = min(max(in[i], low), high), fused into the op before it where possible.
 
 INTEGERS = ("int8", "int16", "int32")
 
@@ -324,7 +324,7 @@ def _result(op: Op, graph: Graph) -> Tensor:
 
 
 def _ends(op: Op, y: Tensor) -> dict[str, int]:
-    """The least and the largest result."""
+    """Parameters `low` and `high` of C: the least and the largest result."""
     bounds = spatial.bounds(op, y) if "clamp" in op.attrs else fixedpoint.limits(y.dtype)
     return dict(zip(("low", "high"), bounds, strict=True))
 

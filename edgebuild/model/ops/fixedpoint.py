@@ -129,7 +129,7 @@ WIDE_SUMS = 2**39  # `requantize_wide` is for sums below this
 
 
 def wide(mantissa: Array, shift: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:
-    """Multipliers for `requantize_wide`: rounded, because a sum beyond int32 times 31 bits would leave int64."""
+    """Multipliers for `requantize_wide`, rounded to fewer bits: a sum beyond int32 times 31 bits would leave int64."""
     bits = arithmetic.wide_bits
     rounded = (mantissa.astype(np.int64) + (1 << (30 - bits))) >> (31 - bits)
     return np.minimum(rounded, (1 << bits) - 1).astype(np.int32), np.minimum(shift, bits - 1).astype(np.int8)
@@ -231,7 +231,7 @@ def _shift(x: int, shift: int) -> int:
 
 
 def saturate(x: int) -> int:
-    """x in int32."""
+    """x, saturated to int32."""
     return max(-(2**31), min(INT32_MAX, x))
 
 
@@ -402,7 +402,7 @@ def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Sc
     return None
 
 
-# LOGISTIC, TANH and HARD_SWISH of int8 in the fixed-point steps of TFLM, which are gemmlowp's.
+# LOGISTIC, TANH and HARD_SWISH of int8 in the fixed-point steps of TFLM, which uses gemmlowp.
 
 
 def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> Array:
@@ -462,7 +462,7 @@ def _high16(a: int, b: int, rounds: bool = True) -> int:
 
 
 def hard_swish(op: Op, x: Tensor, y: Tensor) -> Array:
-    """kernels/internal/reference/hard_swish.h."""
+    """Results for -128 to 127, as in TFLM's kernels/internal/reference/hard_swish.h."""
     fine = np.float32(1 / 128) * np.float32(scale_of(x))
     out, out_shift = _multiplier16(float(fine / np.float32(scale_of(y))))
     gate, gate_shift = _multiplier16(float(fine / np.float32(3.0 / 32768)))
@@ -481,7 +481,7 @@ def hard_swish(op: Op, x: Tensor, y: Tensor) -> Array:
     return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64) + zero_of(y)
 
 
-# TFLM's sigmoid and tanh of int16: 256 values of the sigmoid, a 24th apart, and straight lines between them.
+# TFLM's sigmoid and tanh of int16: 256 values of the sigmoid at steps of 1/24, with linear interpolation.
 #
 # kernels/internal/reference/integer_ops/logistic.h and tanh.h. Arguments are in steps of 1 / (3 * 4096), results in
 # Q0.15.
@@ -520,7 +520,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def sigmoid16_tanh(x: Array) -> Array:
-    """2 sigmoid(2x) - 1."""
+    """tanh(x) = 2 sigmoid(2x) - 1, by the same table."""
     result = _on_lines(x, 8, 0xFFFF << 8)
     return np.asarray(np.where(x >= 0, result - (1 << 23) + 128, (1 << 23) - result + 127) >> 8)
 
@@ -565,7 +565,7 @@ def quotient_is_open(a: Array, b: Array, m: Multiplier) -> bool:
 
 
 def _share(a: Array, b: Array, m: Multiplier) -> tuple[Array, Array]:
-    """A quotient in fixed point, and by how many bits it is to be shifted right."""
+    """A quotient in fixed point, and the right shift in bits that it still needs."""
     inverses = [reciprocal(max(size, 1), 31) for size in range(MOST_STEPS + 1)]
     inverse, over = (np.array(column, np.int64)[abs(b)] for column in zip(*inverses, strict=True))
     value = np.where(b < 0, -a, a)

@@ -88,7 +88,7 @@ def _compare(meaning: Callable[..., Any], sign: str) -> ElementFunction:
 
 
 SWITCH = "{0} ? {1} : {2}"
-# The least integer has no quotient by -1, and a sum of rest and divisor may be too large: C leaves both open.
+# Quotients of the least integer by -1, and overflowing sums of remainder and divisor, are undefined in C.
 FLOOR_MOD = "{1} > 0 || {1} < -1 ? {0} % {1} + ({0} % {1} != 0 && ({0} % {1} < 0) != ({1} < 0) ? {1} : 0) : 0"
 # Integers as wide as C's int, or wider: results wrap around, so C computes them in unsigned words.
 WORDS = {"int32": "uint32_t", "int64": "uint64_t"}

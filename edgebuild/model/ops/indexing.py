@@ -156,7 +156,7 @@ def _axes(op: Op, graph: Graph, form: Form) -> tuple[list[_Axis], int]:
 
 
 def take_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Loops over the result; dimensions whose indices are no progression read them from a table."""
+    """The kernel with loops over the result; dimensions whose indices are no progression read them from a table."""
     (x,), y = graph.operands(op), graph.result(op)
     axes, run = _axes(op, graph, form)
     holes = tuple(a.outside for a in axes if a.outside)
@@ -439,7 +439,7 @@ def table(n: int, m: int, corners: bool, half: bool) -> Table:
 
 
 def in_float(op: Op) -> bool:
-    """Whether the weights are real numbers."""
+    """Whether the weights are float32."""
     return isinstance(op.attrs["rows"][0][2], float)
 
 

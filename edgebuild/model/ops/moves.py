@@ -41,9 +41,9 @@ RESHAPE = Spec(
 
 # Parts of a tensor: `slice` copies one, `span` is a view of one whose elements are neighbours.
 #
-# Tiling makes them; both take `begin` and `size` of every dimension.
+# Tiling inserts them; both take `begin` and `size` of every dimension.
 
-# Instructions of a call of memcpy, and of each byte; counted on Cortex-M0 and M4 with hal/src/mem.c.
+# Instructions of a call of memcpy, and of each byte that it copies; counted on Cortex-M0 and M4 with hal/src/mem.c.
 SHORT, WORDS, BYTES = (14.0, 1.0), (26.0, 0.75), (24.0, 5.0)
 
 
@@ -123,7 +123,7 @@ def slice_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
 
 
 def slice_rows(op: Op, graph: Graph) -> str:
-    """A part that has all rows is copied row by row."""
+    """Return "each" for a part with all rows, which is copied row by row; else ""."""
     (x,) = graph.operands(op)
     return "each" if len(x.shape) > 2 and tuple(op.attrs["size"][:2]) == x.shape[:2] else ""
 
@@ -157,7 +157,7 @@ def shapes_agree(op: Op, graph: Graph) -> str | None:
 
 
 def concat_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Runs of bytes: `outer` times, one run from each operand. Activations are x0, x1, ..., constants c0, c1, ..."""
+    """The kernel that copies `outer` times one run of each operand: activations x0, x1, ..., constants c0, c1, ..."""
     parts, axis = graph.operands(op), op.attrs["axis"]
     size = ITEM_BYTES[parts[0].dtype]
     runs = tuple(prod(t.shape[axis:]) * size for t in parts)
@@ -225,7 +225,7 @@ def insert_part(op: Op, graph: Graph, out: Ranges, x: Ranges) -> dict[str, Any]:
 
 
 def insert_rows(op: Op, graph: Graph) -> str:
-    """A part that has all rows is put in row by row."""
+    """Return "each" for a part with all rows, which is inserted row by row; else ""."""
     part = graph.operands(op)[-1]
     return "each" if len(part.shape) > 2 and part.shape[:2] == tuple(op.attrs["shape"][:2]) else ""
 
@@ -315,7 +315,7 @@ def swapped(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, int, in
 
 @cache
 def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
-    """One place of every cycle of a matrix transposed in place: place i of the result is taken from i * columns modulo
+    """One place of every cycle of a matrix transposed in place: place i of the result comes from i * columns modulo
     (rows * columns - 1). None: there are too many. (Cate and Twigg, "Analysis of In-Situ Transposition", 1977.)
     """
     last = rows * columns - 1

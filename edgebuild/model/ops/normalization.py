@@ -48,7 +48,7 @@ def _table(function: Callable[[float], float], low: float, high: float) -> Array
 
 @cache  # few models need them, and they take milliseconds
 def softmax16_tables() -> tuple[Constant, Constant]:
-    """exp(x) and 1 / (1 + x)."""
+    """Tables of exp(x) for -10 to 0 and of 1 / (1 + x) for 0 to 1, in Q0.15."""
     powers, inverses = _table(exp, -REACH, 0.0), _table(lambda x: 1 / (1 + x), 0.0, 1.0)
     return Constant("exponential", powers, "exp(x), -10 to 0, Q0.15"), Constant("inverse", inverses, "1 / (1 + x)")
 

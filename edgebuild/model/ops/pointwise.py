@@ -182,7 +182,7 @@ def _wide_leaky(op: Op, graph: Graph, at: str) -> Expression:
 
 
 def _curve(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
-    """Sigmoid and tanh of int16, by lines between values of the table."""
+    """Sigmoid and tanh of int16, interpolated between values of the table."""
     function, powers = CURVES[op.attrs["function"]]
     return function(fixedpoint.sigmoid_argument(values, *fixedpoint.sigmoid_scaling(scale_of(x), powers)))
 
@@ -236,7 +236,7 @@ ROOT_BITS = 20  # fraction bits of a reciprocal root in TFLM
 
 def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
     """Table of reciprocal roots as in TFLM's elementwise.cc, which refuses values below 0: any result will do there."""
-    unit = np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y))  # may be 0; tiny ones have the largest factor
+    unit = np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y))  # may be 0; then the factor is the largest
     m, steps = quantize_multiplier(1 / float(max(unit, np.finfo(np.float32).tiny))), []
     for value in np.maximum(INT8 - zero_of(x), 0):
         factor, right = inverse_root(int(value))
@@ -267,7 +267,7 @@ def _squares(op: Op, graph: Graph) -> Scaling:
 
 
 def _prelu(op: Op, graph: Graph) -> Scaling:
-    """Quotients of float32 scales, in double (TFLM's prelu_common.cc)."""
+    """Factors of values above 0, and of products: quotients of float32 scales, in double (TFLM's prelu_common.cc)."""
     (a, b), y = (scale_of(t) for t in graph.operands(op)), scale_of(graph.result(op))
     return quantize_multiplier(a / y).named("x0") | quantize_multiplier(a * b / y).named("y")
 

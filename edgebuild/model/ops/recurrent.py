@@ -146,7 +146,7 @@ LSTM = Spec(  # every row may need all operands
 
 
 def factor(a: Tensor, b: Tensor, y: Tensor) -> fixedpoint.Multiplier:
-    """scale(a) * scale(b) / scale(y), formed in double: so does the interpreter, though its source names float."""
+    """scale(a) * scale(b) / scale(y), computed in double, as in the interpreter, although its source says float."""
     return fixedpoint.quantize_multiplier(scale_of(a) * scale_of(b) / scale_of(y))
 
 

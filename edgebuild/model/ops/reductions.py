@@ -246,7 +246,7 @@ def divisor(op: Op, graph: Graph) -> int:
 
 
 def multiplier(op: Op, graph: Graph) -> fixedpoint.Multiplier:
-    """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y) by n, shifted up as far as it goes."""
+    """scale(x) / scale(y) / n. TFLM divides the mantissa of scale(x) / scale(y), shifted up as far as it fits, by n."""
     x, y = graph.operands(op)[0], graph.result(op)
     count = divisor(op, graph)
     if graph.arithmetic.rounds_once:
@@ -301,7 +301,7 @@ def _turning(x: Tensor, dimensions: Sequence[int]) -> tuple[base.Loop, ...]:
 
 
 def mean_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Loops over kept and averaged dimensions, each with its extent and step in the input."""
+    """The kernel with loops over kept and averaged dimensions, each with its extent and step in the input."""
     (x,), y, axes = graph.operands(op), graph.result(op), op.attrs["axes"]
     count = prod(x.shape[d] for d in axes)
     shape: dict[str, Any] = {"float": is_float(x), "count": count, "linear": False}
@@ -376,7 +376,7 @@ def _wrapped(kind: str, dtype: str) -> str:
 
 
 def reduce_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """Extremes begin at the first element; those of TFLite's floats at a finite number."""
+    """The kernel of a reduction. Extremes begin at the first element; those of TFLite's floats at a finite number."""
     (x,) = graph.operands(op)
     steps, axes = base.steps(x.shape), op.attrs["axes"]
     kept = [d for d in range(len(x.shape)) if d not in axes]

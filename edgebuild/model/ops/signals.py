@@ -16,7 +16,7 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec
 # SignalRfft, SignalIrfft: Fourier transforms of real lines, of int16, int32 or float32, bit for bit as TFLM's.
 #
 # `rfft` gives `length` / 2 + 1 complex numbers, as pairs of real and imaginary parts, of lines that zeros fill up to
-# `length`. `irfft` takes them back. TFLM calls KISS FFT: a transform of half the length whose elements are pairs of
+# `length`. `irfft` is the inverse. TFLM calls KISS FFT: a transform of half the length whose elements are pairs of
 # neighbours, in stages of four and at last of two, then one step that separates both halves. Integers are divided by
 # the radix before each stage, by a product with a rounded reciprocal; all products are rounded, halves up.
 
@@ -67,7 +67,7 @@ def tables(length: int, dtype: str, back: bool) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Products and divisions of a type; numpy holds integers in 64 bits."""
+    """Products and divisions in a type; numpy holds its integers in 64 bits."""
 
     dtype: str
 
@@ -252,7 +252,7 @@ def _bank(op: Op, x: Array, weight: Array, other: Array, *places: Array) -> Arra
 
 
 def root(x: int) -> int:
-    """The nearest whole number to the root, within 16 bits if x has no more than 32, else within 32."""
+    """The nearest whole number to the square root, saturated to 16 bits if x has at most 32, else to 32."""
     below = isqrt(x)
     return min(below + (x - below * below > below), 0xFFFFFFFF if x >> 32 else 0xFFFF)
 

@@ -196,7 +196,7 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     """Mantissa and shift for each output channel: scale(x) * scale(w) / scale(y).
 
     The product is formed in double from the file's float32 scales, as TFLM does; a product formed
-    in float32 moves single results. For sums in 64 bits these are fixedpoint.wide's.
+    in float32 changes single results. For sums in 64 bits these are fixedpoint.wide's.
     """
     x, w = graph.operands(op)[:2]
     y = graph.result(op)
@@ -205,7 +205,7 @@ def multipliers(op: Op, graph: Graph) -> tuple[Array, Array]:
     return fixedpoint.wide(mantissa, shift, graph.arithmetic) if wide(op, graph) else (mantissa, shift)
 
 
-@cache  # passes, kernels and checks ask for those of each layer again and again
+@cache  # passes, kernels and checks need those of each layer many times
 def _factors(x: float, weights: tuple[float, ...], y: float) -> tuple[Array, Array]:
     return fixedpoint.quantize_multipliers(x * w / y for w in weights)
 
@@ -227,7 +227,7 @@ def requantize_sum(total: Array, op: Op, graph: Graph) -> Array:
 
 
 def centred(t: Tensor) -> Tensor:
-    """Quantised weights without zero points: in int8 where their differences fit, else in int16."""
+    """Quantised weights with their zero points subtracted, in the smallest of int8, int16 and int32 that holds them."""
     assert t.quant is not None
     shape = [1] * len(t.shape)
     shape[t.quant.axis or 0] = -1 if t.quant.axis is not None else 1

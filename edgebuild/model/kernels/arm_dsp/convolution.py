@@ -38,9 +38,9 @@ Shape = dict[str, int | str | bool | tuple[int, ...]]
 
 # Fitted numbers below are instructions of compiled C, from random layers: `python -m tests.bench_estimates`.
 CALL = 7  # a call of a micro-kernel
-COPIED = 4  # results of a last group, for a pixel
-GENERAL = 40  # a result of a sum that the caller makes
-LESS = 5  # four values of a pixel that are added up
+COPIED = 4  # copying the results of a last group, for a pixel
+GENERAL = 40  # a result that the caller computes from a sum
+LESS = 5  # adding up four values of a pixel
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Variant:
-    """A template, its micro-kernel, and how that gets its operands.
+    """A template, its micro-kernel, and the function that describes the micro-kernel's operands.
 
     `paces`: cycles of an instruction, as a multiple of what the core's fastest kernels take, by words of the core
     (`bench-cycles`).
@@ -145,7 +145,7 @@ def suited(stem: str, s: Sums, form: Form) -> Micro:
 
 
 def instructions(name: str, s: Sums, gathered: Gathered) -> float:
-    """Instructions of all channels of as many pixels as the micro-kernel takes, with its calls."""
+    """Instructions of all channels of as many pixels as the micro-kernel takes at once, with its calls."""
     m, f, k = MICROS[name], micro(name, factors(s).finish), s.out[2]
     turns = {"groups": gathered.groups / gathered.runs, "runs": gathered.runs}
     if s.finish == "sums":

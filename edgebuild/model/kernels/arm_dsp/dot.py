@@ -31,7 +31,7 @@ from ..micro import Function, Loop, Part, Unrolled, asm, framed, pushed
 Registers = Sequence[str]
 X, W = "r0", "r1"  # pointers to the pixels' values and to the stream of weights
 SUMS = ("r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11")
-ENDS = ("relu", "signed", "once")  # how a sum becomes a result
+ENDS = ("relu", "signed", "once")  # ways to round a result
 FINISHES = tuple(f"{how}{two}{clamped}" for two in ("", "2") for how in ENDS for clamped in ("", "_clamped"))
 
 
@@ -106,7 +106,7 @@ NIBBLES = ("0x000f000f", "0x00f000f0", "0x0f000f00", "0xf000f000")  # masks of a
 
 @dataclass(frozen=True)
 class Finish:
-    """How sums become results: `how` of ENDS, `clamped` to bounds, factors of `two` words; or they stay sums."""
+    """The rescaling of sums: `how` of ENDS, `clamped` to bounds, factors of `two` words; or none."""
 
     name: str
 
@@ -279,7 +279,7 @@ def _left(d: Dot) -> str:
 
 
 def _products(d: Dot) -> list[Part]:
-    """All taps, four at a time."""
+    """Code for all taps, four at a time."""
     m, left, kept = d.m, _left(d), _past(d)
     count = 4 if m.blocked else 2  # groups of four taps that are written out for a turn
     bodies = tuple((f"{2 + at}:", *_body(d, at == count - 1)) for at in range(count))
@@ -366,7 +366,7 @@ def _sums_of(d: Dot, pair: int, values: Registers) -> list[tuple[str, tuple[str,
 
 
 def _of_channels(d: Dot, half: int) -> list[str]:
-    """Two taps of two pixels."""
+    """Code for two taps of two pixels."""
     m = d.m
     if m.x == "paired bytes":  # of a word of each pixel, first bytes 0 and 2, then 1 and 3
         turn = ", ror #8" if half else ""
@@ -380,7 +380,7 @@ def _of_channels(d: Dot, half: int) -> list[str]:
 
 
 def _of_one_pixel(d: Dot) -> list[str]:
-    """Four taps of one pixel."""
+    """Code for four taps of one pixel."""
     m, (even, odd), words, code = d.m, ("r8", "r3"), ["r9", "r10", "r11", "r12"], list[str]()
     first, second = words[:2], words[2:]
     if m.packs == "nibbles":

@@ -102,7 +102,7 @@ class Words(Thumb):
 
     @classmethod
     def order(cls, taps: int) -> list[int]:
-        """SXTB16 takes every other byte: of four taps, or three, the second and the third change places."""
+        """The order of taps in the stream: SXTB16 takes every other byte, so taps 1 and 2 of four change places."""
         order = list(range(taps))
         for at in range(1, taps - 1, 4):
             order[at : at + 2] = order[at + 1], order[at]
@@ -110,7 +110,7 @@ class Words(Thumb):
 
     @classmethod
     def serves(cls, p: Plane) -> bool:
-        return p.run.dilation < 60  # the offset of a store before a place
+        return p.run.dilation < 60  # reach of a store's negative offset
 
     def pace(self, form: Form) -> float:
         return PACE if self.held else FETCHING if SLOW_FLASH in form.core else 1.0
@@ -125,7 +125,7 @@ class Words(Thumb):
 
     @property
     def bytes(self) -> int:
-        """A last word may begin at the last element of a line."""
+        """Bytes of the scratch. A last word may begin at the last element of a line."""
         return max(16, self.lead + self.p.lines.reach * self.line + 4 * (self.p.run.reach % 2 == 0))
 
     def padding(self) -> list[str]:

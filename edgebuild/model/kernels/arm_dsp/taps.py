@@ -271,7 +271,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The function of a layer: `channels` of two pixels at a time. `finish`: as of `Sums`, or "wide" of int16."""
+    """The function of a layer: `channels` of two pixels at a time. `finish`: that of `Sums`, or "wide" for int16."""
 
     window: Window
     channels: int

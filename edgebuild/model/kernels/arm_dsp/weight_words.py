@@ -1,4 +1,4 @@
-"""Streams that the dot products of `dot.py` read beside pixels: start values, words of weights and factors.
+"""Streams that the dot products of `dot.py` read besides pixels: start values, words of weights and factors.
 
 The factors of a channel are one word, where every sum that can occur has the same result as with two. A sum x becomes a
 result in two steps: q = x * (2^32 + m) / 2^32, then q / 2^right (`Sums.finish` says how they round). One word is m

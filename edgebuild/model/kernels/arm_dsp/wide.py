@@ -1,4 +1,4 @@
-"""int16 values times int8 weights (TFLite's 16x8), as far as no sum can leave 32 bits."""
+"""int16 values times int8 weights (TFLite's 16x8), if no sum can leave 32 bits."""
 
 from __future__ import annotations
 

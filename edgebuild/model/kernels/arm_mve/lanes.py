@@ -39,7 +39,7 @@ def _load(vector: str, pointer: str) -> str:
 
 
 def multiplied(finish: str) -> str:
-    """The instruction that multiplies sums by their factors."""
+    """The instruction that multiplies sums by their factors, for this finish."""
     return f"{'vqdmulh' if finish.startswith('once') else 'vqrdmulh'}.s32"
 
 

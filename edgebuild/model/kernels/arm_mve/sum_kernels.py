@@ -46,7 +46,7 @@ class Columns:
         return [f"add {to}, {of}, #{self.plane}" for of, to in pairwise(("r1", "r8", "r9", "r10"))]
 
     def windows(self) -> list[Part]:
-        """Sums and results; columns of each channel at r1 r8 r9 r10, results to r3, start values at r5."""
+        """Code for sums and results; columns of each channel at r1 r8 r9 r10, results to r3, start values at r5."""
         step, end = f"#{self.advance}", list[str]()
         code = ["7:", f"vldrb.u8 q1, [r1], {step}", f"vldrb.u8 q0, [r8], {step}", "vmladav.s8 r0, q1, q4"]
         code += [f"vldrb.u8 q1, [r9], {step}", "vmladav.s8 r2, q0, q5", f"vldrb.u8 q0, [r10], {step}"]
@@ -540,7 +540,7 @@ def depthwise_row(s: Sums, form: Form) -> Kernel | None:
     (_, w, c), (_, ow, k), (fh, fw) = s.size, s.out, s.window
     total = (ow - 1) * s.stride[1] + fw
     used = min(w, total - s.pad[1])
-    narrow = used <= 8  # lanes behind the row's end copy its last pixel once more
+    narrow = used <= 8  # lanes past the row's end copy its last pixel again
     if not narrow and 8 * max(c, fh) >= 2**12:
         return None
     pixels = [min(pixel, used - 1) if narrow else pixel for pixel in range(8)]
@@ -616,7 +616,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
     sums = phases.int8_sums(op, graph, taps)
     if not sums or sums[0].finish == "sums" or not all(p.finish == sums[0].finish for p in sums):
         return None
-    weights = [each.weights[:, :, 0] for each in sums]  # those of channels whose results are all zero are gone
+    weights = [each.weights[:, :, 0] for each in sums]  # zero for channels whose results are all zero
     s, (k, _, _, c) = sums[0], w.shape
     kg, most = k // len(own), max(part.shape[1] for part in weights)
     streams = [

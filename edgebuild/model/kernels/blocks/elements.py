@@ -29,7 +29,7 @@ def matrix(layer: KernelLayer) -> tuple[int, int] | None:
 
 
 def along_cycles(layer: KernelLayer) -> Kernel | None:
-    """Transpose in place without divisions, on cores where these are calls of the compiler's library."""
+    """Transpose in place, without divisions on cores where these are calls of the compiler's library."""
     if not layer.form.over:
         return None
     return moves.over_itself(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
@@ -168,7 +168,7 @@ def linear_pieces(template: str, variant: str, cost: float, rounding: float) -> 
 def _lines(function: str, multiplier: int, shift: int) -> tuple[int, Array, bool] | None:
     """The first part that an int16 reaches, starts and slopes of all (2 x parts, int32), and whether a is clamped.
 
-    The outermost parts then serve every a beyond them: it does not matter whether a is clamped or its part.
+    The outermost parts then serve every a beyond them: clamping a and clamping its part are equivalent.
     """
     bits, up = BITS[function]
     most = 1 << (bits + 8)

@@ -69,7 +69,7 @@ def _groups(data: bytes, shape: tuple[int, int], allowed: tuple[int, ...], quick
     amounts = np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(shape).T)
     keys = [amounts.max(axis=1).astype(float)]
     keys += [] if quickly else [amounts.sum(axis=1, dtype=float)]
-    if amounts.size < SMALL // 32 and not quickly:  # shaken orders find fewer groups now and then
+    if amounts.size < SMALL // 32 and not quickly:  # randomly perturbed orders sometimes give fewer groups
         shaken = np.random.default_rng(0).uniform(0.75, 1.25, (8, len(amounts)))
         keys += [keys[n % 2] * by for n, by in enumerate(shaken)]
     orders = [np.argsort(-key, kind="stable") for key in keys]

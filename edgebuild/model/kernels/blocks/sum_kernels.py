@@ -45,7 +45,7 @@ class SumsCore:
 
 
 def finish(s: Sums) -> tuple[str, tuple[Constant, ...]]:
-    """How sums become results, with the constants it takes: "relu" in one shift, "signed" in two, or "general".
+    """The rescaling of sums, with the constants that it takes: "relu" in one shift, "signed" in two, or "general".
 
     relu: (high(4 x M) + rounding) >> shift, with the zero point inside of the rounding. Exact where 4 x stays in int32,
     the second shift is over at least one bit, and the result is clamped at the zero point or above, or rounded once.
@@ -194,7 +194,7 @@ def gathered_convolution(channels: int, core: SumsCore, layer: KernelLayer) -> K
     (x, w), sums = graph.operands(op)[:2], phases.int8_sums(op, graph, taps)
     if not sums or form.small:
         return None
-    weights = [each.weights[:, :, 0] for each in sums]  # those of channels whose results are all zero are gone
+    weights = [each.weights[:, :, 0] for each in sums]  # zero for channels whose results are all zero
     s, (k, _, _, c) = sums[0], w.shape
     own = phases.groups(op, k)
     kg, most = k // len(own), max(part.shape[1] for part in weights)

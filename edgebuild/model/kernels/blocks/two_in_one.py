@@ -42,7 +42,7 @@ class TwoInOne:
 
 @dataclass(frozen=True)
 class Ends:
-    """How results are rounded, `away` from zero or up, and whether bounds other than those of int8 are parameters."""
+    """The end of a micro-kernel: rounding `away` from zero or up; `clamped`: bounds are parameters, not int8's."""
 
     away: bool
     clamped: bool
@@ -96,7 +96,7 @@ RUNS_LEFT = 80
 
 
 def rv_rescaled(v: str, away: bool, numbers: Lines) -> list[Instruction]:
-    """Register v times the multiplier, plus the rounding, shifted; with a temporary."""
+    """Rescale register v: times the multiplier, plus the rounding, shifted; uses a temporary."""
     multiplier, rounding, shift = numbers
     sign = f"%sign_{v}"
     code: list[Instruction] = [("slli", v, v, 2), ("mulh", v, v, multiplier)]
@@ -312,7 +312,7 @@ V7_PUSHED = ("r0", *(f"r{n}" for n in range(2, 12)), "lr")
 def v7_result(
     v: str, ends: Ends, low: int, to: str = "r5", lost: str = "r4", numbers: Lines = ("r3", "r10", "r11")
 ) -> list[str]:
-    """Register v times the multiplier, plus the rounding, shifted, within bounds on the stack, to a register."""
+    """Rescale register v: times the multiplier, plus the rounding, shifted, clamped to bounds on the stack."""
     multiplier, rounding, shift = numbers
     code = [f"lsl {v}, {v}, #2", f"smull {lost}, {to}, {v}, {multiplier}"]
     code += [f"add {to}, {to}, #1", f"asr {to}, {to}, #1", f"add {to}, {to}, {to}, asr #31"] if ends.away else []

@@ -1,4 +1,4 @@
-"""Kernels that are calls of CMSIS-NN, for `--backend cmsis-nn`. The application brings the library.
+"""Kernels that are calls of CMSIS-NN, for `--backend cmsis-nn`. The application provides the library.
 
 Only its wrappers are called, which exist since version 4 and choose an implementation by themselves. Dense layers are
 called as 1x1 convolutions. Their rounding is TFLite's with the double rounding that the library has by default.

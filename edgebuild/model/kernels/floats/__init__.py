@@ -197,7 +197,7 @@ class Block:
         return [*code, "6:"]
 
     def parts(self) -> tuple[Part, ...]:
-        """The whole function. The last block of channels may begin within the one before."""
+        """Code of the whole function. The last block of channels may overlap the one before."""
         channels, groups = self.weights == CHANNELS, self.weights == GROUPS
         windows, first = self.weights == PACKED or channels or groups, f"ldr r12, {AT['w_at']}"
         run: list[Part] = [*self.operands(), *self.products()]
@@ -429,7 +429,7 @@ def block_of(channels: int) -> int:
 
 
 def block_of_pixels(channels: int, core: frozenset[str]) -> int:
-    """Channels of a block of four pixels: those of the least work for all blocks, by instructions of a tap."""
+    """Channels of a block of four pixels: the number with the least work for all blocks, by instructions of a tap."""
     each = 8 if core.isdisjoint({"mve", DUAL_ISSUE}) else 4
     sizes = range(min(4, channels), 0, -1) if "mve" not in core else (min(4, channels),)
     return min(sizes, key=lambda size: -(-channels // size) * (each * size + 3))

@@ -233,7 +233,7 @@ def in_one_line(reasons: Iterable[tuple[Engine, str]]) -> str:
 
 
 def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The function that hands an op to the engine of `form`, which does not refuse it."""
+    """The kernel that calls the engine of `form` for an op. AssertionError if the engine refuses the op."""
     assert form.engine is not None
     job = job_of(op, graph, form.engine, SPECS[op.kind].sums(op, graph))
     assert not isinstance(job, str), job

@@ -28,7 +28,7 @@ from ..micro import Function, Loop, Part
 from ..phases import group
 from .encoding import hardware_loop, printed
 
-# How sums become results on XpulpV2: a product, a shifted sum and a clip, exact for every sum that can occur.
+# The rescaling of sums on XpulpV2: a product, a shifted sum and a clip, exact for every sum that can occur.
 #
 # A result is g(x) = (p(x) + r) >> s within bounds, where p is about x * m / 2^e. Results of the reference rise with x,
 # and so do these: they agree on all sums if each result begins at the same x. The product has three forms:
@@ -61,7 +61,7 @@ class Product:
 
     @property
     def scale(self) -> int:
-        """e: x * m / 2^e."""
+        """The e of x * m / 2^e."""
         return 32 - self.bits if self.way == "high" else self.bits + self.dropped
 
     @property
@@ -90,7 +90,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Ends:
-    """How sums become results. `words`, by channel: m, or low and high; r; s; what is subtracted for negative sums."""
+    """The rescaling of sums. `words`, by channel: m, or low and high; r; s; what is subtracted for negative sums."""
 
     product: Product
     words: Array
@@ -104,7 +104,7 @@ def ends(s: Sums) -> Ends | None:
 
 @computed_once
 def raw_ends(s: Sums) -> Ends | None:
-    """Ends of sums without their start values, which are part of the rounding."""
+    """Ends for sums that begin at 0, with start values in the rounding; None for "signed" results."""
     return None if s.finish.startswith("signed") else _ends(s, s.start)
 
 
@@ -414,7 +414,7 @@ def function(d: Dot) -> Function:
     return printed(d.encoding, d.name, kinds, remark, parts)
 
 
-WAITS = {"mulh": 4}  # cycles beyond one
+WAITS = {"mulh": 4}  # cycles of an instruction beyond one
 BRANCH = 2
 
 
@@ -446,7 +446,7 @@ class Operand:
 
     count: int
     words: int
-    bytes: int  # of a piece
+    bytes: int  # bytes of a piece
     copied: bool
     gathered: bool
     lines: int = 0

@@ -77,7 +77,7 @@ def _accesses() -> dict[str, Row]:
 
 
 def _numbers() -> dict[str, Row]:
-    """Whole words: bounds, bits, sums that are shifted, products."""
+    """Instructions on words: bounds, bits, sums that are shifted, products."""
     rows = dict[str, Row]()
     for f3, (name, upper) in enumerate((("sle", 0x29), ("sleu", 0x2A), ("min", 0x2B), ("minu", 0x2C), ("max", 0x2D),
                                         ("maxu", 0x2E)), 2):  # fmt: skip
@@ -116,7 +116,7 @@ def _numbers() -> dict[str, Row]:
 
 SETUP = "cv.setup"
 TABLE = {**_lanes(), **_accesses(), **_numbers(), SETUP: Row("loop", Code(0x2B, 4, 7), Code(0x7B, 4))}
-NO_SIGNS = str.maketrans("(),", "   ")  # that stand between operands
+NO_SIGNS = str.maketrans("(),", "   ")  # drops signs between operands
 
 
 def encoded(line: str, encoding: str) -> str:
