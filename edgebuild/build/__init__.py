@@ -1,1 +1,1 @@
-"""Entries for build systems: the no-change check, request files, and the doors of SCons and CMake."""
+"""Entries for build systems: the no-change check, request files, and the modules of SCons and CMake."""

@@ -1,4 +1,4 @@
-"""Models compiled from Python: `edgebuild.compile`, which the command calls, too."""
+"""Compilation of models from Python: `edgebuild.compile`, which the command uses, too."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Options = Option | Sequence[Option] | Mapping[str, Option | Sequence[int | float
 
 @dataclass(frozen=True)
 class Result:
-    """A compiled model: its files, its report, and how much memory it takes. `str(result)` is the summary."""
+    """A compiled model: its files, its report, and its memory in bytes. `str(result)` is the summary."""
 
     request: ModelRequest
     artifacts: tuple[Artifact, ...]
 
     @cached_property
     def files(self) -> dict[str, bytes]:
-        """The bytes of each file that `write` writes, by its name."""
+        """The bytes of each file that `write` writes, by name."""
         return {a.name: a.data for a in self.artifacts}
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """The report, of which docs/report.md is the schema."""
+        """The report; docs/report.md describes its schema."""
         return json.loads(self.files[f"{self.request.name}_report.json"])
 
     @property
@@ -52,13 +52,13 @@ class Result:
 
     @property
     def code_bytes(self) -> int:
-        """Bytes of code, estimated: there was no compiler."""
+        """Estimated bytes of code, since no C compiler has run."""
         return self.report["rom"]["estimated_code_bytes"]
 
     def write(self, folder: str | PathLike[str] = ".") -> list[Path]:
         """Write the files, all or none, and return their paths.
 
-        Raises EdgebuildError in place of replacing a file that is read, or one that edgebuild did not write.
+        Raises EdgebuildError if that would replace an input file, or a file that edgebuild did not write.
         """
         paths = [Path(folder) / a.name for a in self.artifacts]
         check_replaced(paths, files_read(self.request))
@@ -66,11 +66,11 @@ class Result:
         return paths
 
     def run(self, inputs: Array | Mapping[str, Array]) -> list[Array]:
-        """The outputs of the generated C on the target: in its emulator, or on the build machine.
+        """Run the generated C on the target: in its emulator, or on the build machine.
 
-        `inputs`: an array of vectors, [vectors, *shape], or one for each input by its name, in the types of the C
-        interface. Returns an array for each output, [vectors, *shape]. Raises EdgebuildError for other inputs and for
-        targets that nothing runs, MissingTool without their compiler or emulator.
+        `inputs`: an array [vectors, *shape], or a dict with one for each input by name, in the types of the C
+        interface. Returns an array [vectors, *shape] for each output. Raises EdgebuildError for other inputs and for
+        targets without a runner, MissingTool if their compiler or emulator is missing.
         """
         import numpy as np
 
@@ -90,7 +90,7 @@ class Result:
         return summary(self.artifacts)
 
     def _repr_svg_(self) -> str:
-        """The memory over time, as notebooks show it."""
+        """The picture of memory over time, for notebooks."""
         from ..model.views.drawing import memory_picture
 
         return memory_picture(self.report).svg()
@@ -101,13 +101,13 @@ class Result:
 
 
 def compiled_model(request: ModelRequest) -> Result:
-    """The result of a request, from the cache if that has it. Raises EdgebuildError where anything is wrong."""
+    """Compile a request, or read the result from the cache. Raises EdgebuildError."""
     unused = unused_weights(request)
     return Result(request, tuple(a for a in kept_or_compiled(request) if a.name != unused))
 
 
 def request_of(model: Path, name: str | None, target: str, options: Mapping[str, Any]) -> ModelRequest:
-    """The request of these options, with what was measured for its target. `name`: default: of the file."""
+    """The request with these options and the kernel choices of `edgebuild tune`. `name`: default: the file's."""
     from ..model.choices import with_choices
 
     return with_choices(model_request(model, name or identifier(model.stem), target, options))
@@ -119,15 +119,15 @@ def compile(
     """Compile a model to C for a target, as `edgebuild model` does.
 
     `target`: a name that `edgebuild targets` lists, or a YAML file. `name`: the prefix of functions and files; default:
-    that of the file. `options`: those of the command, with `_` for `-`; what takes a list takes one of Python as well,
-    and `shape` and `bind` a dict. Raises EdgebuildError where the model, the target or an option is wrong.
+    the file's name. `options`: those of the command, with `_` for `-`. List options also accept Python lists, and
+    `shape` and `bind` a dict. Raises EdgebuildError if the model, the target or an option is wrong.
     """
     values = {option: _written(option, value) for option, value in options.items()}
     return compiled_model(request_of(Path(model), name, str(target), values))
 
 
 def _written(option: str, value: Options) -> Value:
-    """The value as a command line has it."""
+    """The value as written on a command line."""
     if isinstance(value, Mapping):
         value = [f"{key}={_joined(each, ',')}" for key, each in value.items()]
     row = options_of(ModelRequest).get(option)

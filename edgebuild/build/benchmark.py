@@ -1,7 +1,7 @@
-"""A table over models and targets: what each takes, counted where an emulator runs it, else modelled.
+"""A table of figures over models and targets: counted if an emulator runs the target, else modelled.
 
-Columns never change, and two runs on the same input differ in `seconds` alone. `change`s are in percent of an earlier
-table, of the row of the same model and target.
+Columns are fixed, and two runs on the same input differ only in `seconds`. `change` columns are in percent, against the
+row of the same model and target in an earlier table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def table(requests: Iterable[ModelRequest], base: Path | None) -> dict[str, Any]:
-    """A row for each request, in their order. Raises EdgebuildError for what is no model, or no table to compare to."""
+    """A row for each request, in order. Raises EdgebuildError if a model or the table `base` cannot be read."""
     before = {(row["model"], row["target"]): row for row in (_rows_of(base) if base else ())}
     rows = []
     for request in requests:
@@ -45,7 +45,7 @@ def table(requests: Iterable[ModelRequest], base: Path | None) -> dict[str, Any]
 
 
 def measured(request: ModelRequest) -> Row:
-    """The figures of one model on one target: `basis` says whether code and instructions are counted or modelled."""
+    """The figures of one model on one target. `basis`: whether code and instructions are counted or modelled."""
     began = time.perf_counter()
     row: Row = dict.fromkeys(COLUMNS)
     row |= {"model": request.source.name, "target": load_target(request.target).name, "basis": "modelled"}
@@ -82,7 +82,7 @@ def _rows_of(base: Path) -> list[Row]:
 
 
 def _compared(row: Row, before: Mapping[tuple[str, str], Row]) -> Row:
-    """The row with its changes; none where either of both has no figure, or where these are of another basis."""
+    """The row with its changes; None if a figure is missing in either table, or has another basis."""
     old = before.get((row["model"], row["target"]))
     for name in COMPARED if old is not None else ():
         was, now = ({name: r[name]} if isinstance(r[name], (int, float)) else {} for r in (old or {}, row))
@@ -92,7 +92,7 @@ def _compared(row: Row, before: Mapping[tuple[str, str], Row]) -> Row:
 
 
 def as_csv(data: Mapping[str, Any]) -> str:
-    """Lines of a spreadsheet; an empty cell is a figure that nobody has."""
+    """The table as CSV; an empty cell is a missing figure."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -101,7 +101,7 @@ def as_csv(data: Mapping[str, Any]) -> str:
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:
-    """The table for people, with changes beside their figures."""
+    """The table in Markdown, with changes beside their figures."""
     shown = [name for name in COLUMNS if not name.endswith(" change")]
     head = [f"{name} [{UNITS[name]}]" if name in UNITS else name for name in shown]
     body = [[_cell(row, name) for name in shown] for row in data["rows"]]

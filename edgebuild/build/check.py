@@ -1,8 +1,8 @@
-"""`python -m edgebuild.build.check FILE`: whether requests are right, before a build runs them.
+"""`python -m edgebuild.build.check FILE`: check requests before a build runs them.
 
-FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a script of CMake and the target that a call in
-it makes, the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of
-the call and in the spelling of CMake. A row with "chip" and "function" in place of the request is about that target.
+FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a CMake script, the CMake target of a call in it,
+the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of the call
+and in CMake's spelling. A row with "chip" and "function" instead of the request checks the name of a chip.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CALL = r"\b{}\s*\(\s*\"?{}[\"\s)]"
 
 
 def check_request(data: Any, folder: str, flags: str | None = None, plan_clocks: bool = True) -> list[Diagnostic]:
-    """Errors of a request in the spelling of build scripts; none if it is right.
+    """Errors of a request, in the spelling of build scripts; empty if it is right.
 
-    With the `flags` of the C compiler also those of its target. `plan_clocks`: also clocks that the target cannot have.
+    `flags` of the C compiler, if given, are checked against the target. `plan_clocks`: check clock configurations, too.
     """
     try:
         request = checked_request(data, "", folder).request
@@ -47,7 +47,7 @@ def check_request(data: Any, folder: str, flags: str | None = None, plan_clocks:
 
 
 def check_core(target: Target, flags: str) -> None:
-    """Raise EdgebuildError where the compiler makes code for another core than the target's, as far as flags say so."""
+    """Raise EdgebuildError if the compiler's flags are for another core than the target's."""
     here, theirs = _arch(flags), _arch(" ".join(target.toolchain.cflags))
     for option in ("mcpu", "march"):
         compiled_for, wanted = here.get(option, ""), theirs.get(option, "")
@@ -59,12 +59,12 @@ def check_core(target: Target, flags: str) -> None:
 
 
 def _arch(flags: str) -> dict[str, str]:
-    """The last of each of the flags that name a processor."""
+    """The last value of each of the flags -mcpu and -march."""
     return {match[1]: match[2] for match in re.finditer(r"(?:^|\s)-(mcpu|march)=([\w.+-]+)", flags)}
 
 
 def _runs(option: str, core: str, target_core: str) -> bool:
-    """Whether a core runs what was made for another: of RISC-V one that has all of its extensions of one letter."""
+    """Whether a core runs code for another one. A RISC-V core must have all of the other's single-letter extensions."""
     if option == "mcpu" or not (core.startswith("rv") and target_core.startswith("rv")):
         return core.partition("+")[0] == target_core.partition("+")[0]
     words = [re.match(r"rv(32|64)([a-wy]*)", arch.replace("g", "imafd")) for arch in (core, target_core)]
@@ -73,7 +73,7 @@ def _runs(option: str, core: str, target_core: str) -> bool:
 
 
 def spelled(d: Diagnostic) -> Diagnostic:
-    """The diagnostic with options as build scripts have them: TILE auto, not --tile auto."""
+    """The diagnostic with options as in build scripts: TILE auto, not --tile auto."""
     return replace(d, text=in_scripts(d.text), hints=tuple(map(in_scripts, d.hints)))
 
 
@@ -89,7 +89,7 @@ def in_scripts(text: str) -> str:
 
 
 def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
-    """The line of the script with the call that makes this target, in a loop or by a function; 0 if there is none."""
+    """The line of the call in a script that makes this target, possibly in a loop or by a function; 0 if not seen."""
     try:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -100,16 +100,16 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
     patterns += [
         CALL.format(function, IN_LOOP),
         CALL.format(r"\w+", re.escape(target)),
-    ]  # last: by a function of theirs
+    ]  # last: by a function of the user
     results = (re.search(pattern, text) for pattern in patterns)
     call = next((match for match in results if match), None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
 
 
 def at_call(error: EdgebuildError, call: str, name: str, function: str = ANY_FUNCTION) -> EdgebuildError:
-    """The error of a build in the spelling of its script; where it has no line, with that of the call.
+    """The error of a build, in the spelling of its script. If it has no line, it gets that of the call.
 
-    `call`: SCRIPT:LINE, or SCRIPT:TARGET of a call of `function` in CMake, or nothing. `name`: what the call makes.
+    `call`: SCRIPT:LINE, or SCRIPT:TARGET of a call of `function` in CMake, or "". `name`: the target of the call.
     """
     script, _, place = call.rpartition(":")
     line = int(place) if place.isdecimal() else line_of(script, place, function)
@@ -118,7 +118,7 @@ def at_call(error: EdgebuildError, call: str, name: str, function: str = ANY_FUN
 
 
 def _placed(d: Diagnostic, script: str, line: int, name: str) -> Diagnostic:
-    """The diagnostic with the line of a call in front, unless it has one of its own."""
+    """The diagnostic with the position of a call, unless it has a line of its own."""
     if d.line or not script:
         return d
     text = ": ".join(filter(None, [name, *d.places, d.text]))

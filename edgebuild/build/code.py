@@ -1,7 +1,7 @@
-"""`python -m edgebuild.build.code STAMP`: the rule of a build by CMake that looks at the code of a checkout.
+"""`python -m edgebuild.build.code STAMP`: the rule of a CMake build that checks the code of a checkout for changes.
 
-Beside STAMP, `code.sha256` gets new bytes where the code has, and `code.d` lists all files. So one rule of a build
-looks at them for all of its models and drivers.
+Beside STAMP it writes `code.sha256`, a digest of the code, and `code.d`, which lists all files. So one rule of a build
+checks them for all of its models and drivers.
 """
 
 from __future__ import annotations

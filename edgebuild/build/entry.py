@@ -1,8 +1,8 @@
-"""Where the command starts, and its short way out.
+"""The entry of the command, with the fast path for builds without changes.
 
-Build systems call `edgebuild run NAME.req.json` whenever a file has a new date. Most often its bytes are the same, and
-then nothing but this file and `stamp` run: they compare what `NAME.stamp` recorded with what is there. They import no
-more than `atomic`, `hashlib`, `os`, `sys`, `time` and `own_code` for that. Everything else goes to `edgebuild.cli`.
+Build systems call `edgebuild run NAME.req.json` whenever a file has a new date. Mostly its bytes are unchanged. Then
+only this module and `stamp` run: they compare the files with the record in `NAME.stamp`. For that they only import
+`atomic`, `hashlib`, `os`, `sys`, `time` and `own_code`. All other commands go to `edgebuild.cli`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..base import own_code
 from ..base.atomic import Alone
 from .stamp import is_current
 
-MAKEFILES, HEADER_ALONE, CALL = "--makefiles", "--header", "--call="  # of `run`
+MAKEFILES, HEADER_ALONE, CALL = "--makefiles", "--header", "--call="  # options of `run`
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(arguments: list[str], header_alone: bool, makefiles: bool, is_process: bool) -> int:
     request = arguments[-1]
     if own_code.record() is None and os.path.exists(own_code.KEPT):
-        own_code.code_at_start()  # brings that file up to date: stamps name it
+        own_code.code_at_start()  # updates that file, which stamps list
     if is_current(request, ".header" if header_alone else ""):
         return 0
     if header_alone:
@@ -42,17 +42,17 @@ def _run(arguments: list[str], header_alone: bool, makefiles: bool, is_process: 
 
 
 def _command(arguments: list[str], is_process: bool) -> int:
-    """`is_process`: nearly all that it makes is used to its end."""
+    """Run the command. `is_process`: this process ends with it, so garbage collection hardly helps."""
     import gc
 
     if is_process:
         gc.set_threshold(1_000_000)
-        if arguments[:1] in (["run"], ["model"]):  # multiplies little; threads of BLAS take longer to start
+        if arguments[:1] in (["run"], ["model"]):  # few products of matrices: starting BLAS threads takes longer
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ..cli import main as command
 
     try:
         return command(arguments)
     finally:
-        if is_process:  # no last look for cycles
+        if is_process:  # skips the last collection
             gc.freeze()

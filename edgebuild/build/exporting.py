@@ -1,8 +1,8 @@
-"""A model's C as a library of another build system: `edgebuild export`.
+"""A model's C as a library for another build system: `edgebuild export`.
 
-Each file of `forms/` is a form. Its first piece says in YAML where sources and headers go. Each further one is the
-template of a file; that of a page has what is about the form. In their names, NAME is the model's, and VERSION and
-VENDOR are the library's. A further form needs no line of Python.
+Each file in `forms/` is a form. Its first piece states in YAML the folders of sources and headers. Each further piece
+is the template of a file; that of a `.md` page is the part of the shared page about this form. In names, NAME is the
+model's, and VERSION and VENDOR are the library's. A new form needs no Python code.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ METADATA = {
     "vendor": (r"[A-Za-z][A-Za-z0-9_-]{0,60}", "letters, digits, - and _"),
     "url": (r"https?://[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{1,200}", "as https://example.com/kws"),
 }
-EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip archive can have
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest date in zip archives
 
 
 @dataclass(frozen=True)
 class Form:
-    """A way to lay out a library. `archive`: the zip file that holds all others, if there is one.
+    """The layout of a library. `archive`: the zip file with all other files; "" for none.
 
-    `cores`: how the instruction sets of its chips begin; empty: any.
-    `shared`: by path the files that forms have in common, by their names in `shared.j2`.
+    `cores`: prefix of the instruction sets of its chips; empty: any.
+    `shared`: files that several forms have: by path, the name of the piece in `shared.j2`.
     """
 
     about: str
@@ -66,7 +66,7 @@ def forms() -> list[str]:
 
 @dataclass(frozen=True)
 class Library:
-    """A compiled model, and how it is to be exported. `command`: what the user wrote, for the README."""
+    """A compiled model with the options of its export. `command`: the user's command line, for the README."""
 
     result: Result
     form: str
@@ -76,7 +76,7 @@ class Library:
     url: str = "https://example.com/"
 
     def artifacts(self) -> tuple[Artifact, ...]:
-        """All files of the library. Raises EdgebuildError for metadata or a model that no library can have."""
+        """All files of the library. Raises EdgebuildError for unsuitable metadata, options or targets."""
         self._check()
         stated, *pieces = re.split(
             r"^%% (.+)\n", (FORMS / f"{self.form}.j2").read_text(encoding="utf-8"), flags=re.MULTILINE
@@ -91,7 +91,7 @@ class Library:
         sources = [Artifact(f"{form.sources}/{a.name}", a.data) for a in code if a.name.endswith(".c")]
         headers = [Artifact(f"{form.headers}/{a.name}", a.data) for a in code if a.name.endswith(".h")]
         view = self._view([a.name for a in sources], [a.name for a in headers])
-        # A page is that of all forms, and has the piece of this one in it.
+        # The page is shared by all forms, and includes the piece of this one.
         pages = {path: "shared:readme.md" for path in pieces[::2] if path.endswith(".md")}
         shared = {path: f"shared:{piece}" for path, piece in form.shared.items()}
         templates = {**{path: f"{self.form}:{path}" for path in pieces[::2]}, **pages, **shared}
@@ -111,7 +111,7 @@ class Library:
             raise fail("option 'weights': builds of others do not see a change of what .incbin reads", hints=hints)
 
     def _check_core(self, form: Form) -> None:
-        """Refuse C for a core of another architecture than the form's chips have; plain C of the host is for all."""
+        """Raise EdgebuildError if the C is for an architecture that the form's chips lack; host C is for all chips."""
         target = load_target(self.result.request.target)
         if form.cores and target.core.isa != "native" and not target.core.isa.startswith(form.cores):
             other = f"{self.form} has no chip with a core of {target.name} ({target.core.isa})"
@@ -137,7 +137,10 @@ class Library:
 
 
 def _support(result: Result) -> list[Artifact]:
-    """C of edgebuild that the model's C includes: ports of the target's DMA unit and engines, and their headers."""
+    """C files of edgebuild that the model needs: ports of the target's DMA unit and engines, and their headers.
+
+    Raises EdgebuildError if the target names no port.
+    """
     target, include = load_target(result.request.target), hal_dir() / "include"
     if not any(_included(a.data) for a in result.artifacts if a.name.endswith(".c")):
         return []
@@ -160,7 +163,7 @@ def _included(code: bytes) -> set[str]:
 
 
 def _archive(files: Sequence[Artifact]) -> bytes:
-    """A zip file with the same bytes whenever and wherever it is made."""
+    """A zip file whose bytes do not depend on time or machine."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for a in sorted(files, key=lambda a: a.name):
@@ -173,9 +176,9 @@ def _archive(files: Sequence[Artifact]) -> bytes:
 def write(library: Library, folder: Path) -> list[str]:
     """Write the library; return the names of the files that changed.
 
-    `.NAME.edgebuild` in the folder lists what was written, with digests. So files of others stay, and those of
-    an earlier export that were changed since: both raise EdgebuildError with nothing written. What an earlier export
-    wrote and this one does not is removed.
+    `.NAME.edgebuild` in the folder lists the written files with digests. Files that edgebuild did not write, or that
+    were changed since, are not replaced: they raise EdgebuildError, and nothing is written. Unchanged files of an
+    earlier export that this one lacks are removed.
     """
     listed = f".{library.result.request.name}.edgebuild"
     files = library.artifacts()
@@ -197,7 +200,7 @@ def _digest(data: bytes) -> str:
 
 
 def _listed(file: Path) -> dict[str, str]:
-    """The digest of each file by its name, as the list has them; names that lead out of the folder are none of ours."""
+    """The digests in the list by file name, without names that lead out of the folder."""
     if not file.is_file():
         return {}
     lines = (line.partition("  ") for line in read_bytes(file).decode(errors="replace").splitlines())
@@ -218,15 +221,15 @@ def _check_owner(path: Path, data: bytes, digest: str | None) -> None:
 
 
 MOST = 32  # elements of an output that are compared
-FACTORS, SHIFT = (0x9E3779B1, 0x85EBCA6B), 15  # of the mixing of MurmurHash3's kind that fills the inputs
-CLASSES = 10  # below which integers stay where the model looks nothing up
-SHARE = 1e-3  # of the largest element of floats: two C libraries differ by less
+FACTORS, SHIFT = (0x9E3779B1, 0x85EBCA6B), 15  # of the mixing, as in MurmurHash3, that fills the inputs
+CLASSES = 10  # limit of integer inputs that are no indices of a table
+SHARE = 1e-3  # tolerance of floats, as a share of the largest element: two C libraries differ by less
 
 
 def sample(request: ModelRequest, report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The inference of a model by its operators' own meanings in numpy, as its inputs and outputs in C.
+    """A sample inference, computed by the operators' numpy definitions, as inputs and outputs in C.
 
-    `value`: of an input, C for its element of `h`. `rows`: of an output, C of what is right at which place.
+    `value` of an input: C for an element, from the hash `h`. `rows` of an output: C for {index, expected value}.
     """
     graph = graph_of(request)
     table, sizes = bounds(request.source)
@@ -242,7 +245,7 @@ def sample(request: ModelRequest, report: dict[str, Any]) -> dict[str, list[dict
 
 
 def _filled(t: Tensor, size: int) -> tuple[str, Array]:
-    """C for element i, where `h` mixes the bits of i, and all elements."""
+    """(C for element i from `h`, a hash of i; the array of all elements). `size`: limit of wide integers."""
     h: Array = np.arange(1, t.elements + 1, dtype=np.uint32) * np.uint32(FACTORS[0])
     h = (h ^ (h >> SHIFT)) * np.uint32(FACTORS[1])
     byte = (h >> 24).astype(np.uint8)
@@ -258,7 +261,7 @@ def _filled(t: Tensor, size: int) -> tuple[str, Array]:
 
 
 def _output(port: dict[str, Any], result: Array, whole: bool) -> dict[str, Any]:
-    """`whole`: the model computes with integers alone, so its results are exact."""
+    """The expected values of an output in C. `whole`: the model is integer-only, so its results are exact."""
     flat = np.ravel(result)
     places = range(0, flat.size, -(-flat.size // MOST))
     real = flat.dtype.kind == "f"
@@ -272,7 +275,7 @@ def _output(port: dict[str, Any], result: Array, whole: bool) -> dict[str, Any]:
 
 def _literal(number: Any, real: bool) -> str:
     if not real:
-        least = f"(-{-int(number) - 1} - 1)"  # of which there is no literal
+        least = f"(-{-int(number) - 1} - 1)"  # INT32_MIN has no literal
         return least if number < -0x7FFFFFFF else f"{int(number)}{'u' if number > 0x7FFFFFFF else ''}"
     text = f"{float(number):.9g}"
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"

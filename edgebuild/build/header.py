@@ -1,8 +1,8 @@
-"""`edgebuild run --header NAME.req.json`: write the header of a model, which applications wait for, and nothing else.
+"""`edgebuild run --header NAME.req.json`: write only the header of a model, so that applications can compile early.
 
-It needs the inputs and outputs of the model and no plan. Of plain files these are read from the bytes themselves, and
-the whole step takes a few hundredths of a second; others are read as graphs. `edgebuild run` checks what was written.
-Beside the header these are `NAME.header.d`, the files that were read, and `NAME.header.stamp`, which is written last.
+The header needs the model's inputs and outputs, but no plan. For plain files they are read directly from the bytes, in
+a few hundredths of a second; other files are read as graphs. `edgebuild run` later checks the header. Beside it are
+`NAME.header.d`, the files that were read, and `NAME.header.stamp`, which is written last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..model.surface import TFLITE_MARK, Interface, Ports, header, surface
 from . import stamp as stamps
 
 SUFFIX = ".header"
-MOST = 512 << 20  # bytes of a model
-# Options of which the interface does not depend.
+MOST = 512 << 20  # most bytes of a model
+# Options on which the interface does not depend.
 IDLE = frozenset((
     "objective", "tile", "ram", "flash", "max_mac_overhead", "time_limit", "weights", "optimize", "portable",
     "calibration", "backend", "cmsis_nn", "hse", "map", "limit",
@@ -27,7 +27,7 @@ IDLE = frozenset((
 
 
 def write_plain(path: str, makefiles: bool) -> bool:
-    """Write the header if model and request are plain; else false: `run_header` does it or says what is wrong."""
+    """Write the header if model and request are plain. If False, `run_header` writes it, or reports errors."""
     code = code_inputs()
     began = time.time_ns()
     try:
@@ -40,14 +40,14 @@ def write_plain(path: str, makefiles: bool) -> bool:
 
 
 def is_header(path: str, product: str, data: bytes) -> bool:
-    """Whether the header that a build went on with has the bytes of the compiled model; true if there was none."""
+    """Whether the header that was written ahead has these bytes; True if none was written."""
     return not os.path.exists(stamps.stamp_of(os.path.abspath(path), SUFFIX)) or _holds(product, data)
 
 
 def _quick(path: str) -> tuple[Interface, str, list[str]] | None:
-    """The interface of a plain model under a plain request; None where the long way has to say what is wrong, or more.
+    """(interface, output folder, files read) of a plain model and request; None if `run_header` must do it.
 
-    Values of options are none of its business: `run` refuses wrong ones.
+    Values of options are not checked here: `run` does that.
     """
     try:
         data = json.loads(_bytes(path))
@@ -78,7 +78,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _target_file(name: str) -> str:
-    """The file of a target by name. Its content says nothing of the interface."""
+    """The file of a target by name. It is not read, since the interface does not depend on it."""
     beside = os.path.join(os.path.dirname(PACKAGE), "hal", "targets")
     folder = beside if os.path.isdir(beside) else os.path.join(PACKAGE, "hal", "targets")
     return os.path.join(folder, f"{name}.yaml") if name.replace("-", "").replace("_", "").isalnum() else ""
@@ -94,7 +94,7 @@ def _ports(model: str) -> Ports | None:
 def finish(
     path: str, began: int, i: Interface, output: str, inputs: list[str], code: tuple[str, ...], makefiles: bool
 ) -> None:
-    """Write the header if its bytes are others, the depfile, and last the stamp: see `run`, which does the same."""
+    """Write the header if its bytes change, the depfile, and last the stamp, as `run` does."""
     stamp = stamps.stamp_of(os.path.abspath(path), SUFFIX)
     product, data = os.path.join(output, f"{i.name}.h"), header(i).encode()
     read = [os.path.abspath(path), *inputs, *code]

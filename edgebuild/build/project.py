@@ -19,10 +19,10 @@ OURS = r"^(?:scons: \*\*\* (?:\[.*?\] )?)?(\S.*?)(?::(\d+))?(?::(\d+))?: (error|
 
 @dataclass(frozen=True)
 class Project:
-    """`board`: a name, or the path of a YAML file from the project. `model`: a C identifier; `file`: its file's name.
+    """`board`: a name, or the path of a YAML file, relative to the project. `model`: a C identifier; `file`: its file.
 
-    `input`, `output`: the functions of the first ones, nothing where there are none. `libc`: whether the generated C
-    calls the C library.
+    `input`, `output`: functions of the model's first input and output, or "". `libc`: whether the generated C calls the
+    C library.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Project:
 
 
 def files(p: Project) -> tuple[Artifact, ...]:
-    """All files of the project but the model."""
+    """All files of the project except the model."""
     texts = {
         "main.c": _main_c(p),
         ".gitignore": "/build/\n/cmake/edgebuild-python.txt\n.sconsign.dblite\n",
@@ -180,7 +180,7 @@ env.EdgeBuildReport(app)  # FLASH_BUDGET, RAM_BUDGET and STACK_BUDGET fail the b
 
 
 def _matchers(p: Project) -> list[dict[str, Any]]:
-    """Problem matchers of compilers, and of edgebuild, whose errors may have no column or no line."""
+    """Problem matchers for compilers, and for edgebuild, whose errors may lack the column or the line."""
     base = "${workspaceFolder}/build" if p.tool == "cmake" else "${workspaceFolder}"
     places = {"file": 1, "line": 2, "column": 3, "severity": 4, "message": 5}
     rows = ("gcc", GCC), ("edgebuild", OURS)
@@ -221,7 +221,7 @@ def _tasks(p: Project) -> dict[str, Any]:
 
 
 def _server(p: Project) -> str:
-    """The simulator's command that waits for a debugger; nothing where it is none of QEMU's."""
+    """The command of QEMU that waits for a debugger; "" for any other runner."""
     if not p.runner or not p.runner[0].startswith("qemu-system"):
         return ""
     return " ".join([*(word.replace("{elf}", p.path) for word in p.runner), "-S", "-gdb", f"tcp::{GDB_PORT}"])
@@ -233,7 +233,7 @@ def _launch(p: Project) -> dict[str, Any]:
     if not p.bare:
         return {"name": "debug", **common, "miDebuggerPath": "gdb", "preLaunchTask": "build"}
     simulated = bool(_server(p))
-    port = GDB_PORT if simulated else 3333  # as OpenOCD's
+    port = GDB_PORT if simulated else 3333  # OpenOCD's default
     return {
         "name": "debug in the simulator" if simulated else "debug through OpenOCD",
         **common,
@@ -253,7 +253,7 @@ def _settings(p: Project) -> dict[str, Any]:
 
 
 def demo_model() -> bytes:
-    """A small int8 network in ONNX, of which the weights are fixed: one dense layer of 16 inputs and 4 outputs."""
+    """A small int8 network in ONNX with fixed weights: one dense layer of 16 inputs and 4 outputs."""
     import numpy as np
     import onnx
     from onnx import TensorProto, helper, numpy_helper

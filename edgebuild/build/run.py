@@ -1,9 +1,9 @@
-"""`edgebuild run NAME.req.json`: do what a request asks, and leave what build systems need to know.
+"""`edgebuild run NAME.req.json`: generate the products of a request, and the files that build systems need.
 
-Of a driver, `NAME.flags` beside the request has include folders and definitions, if it is there. `NAME.lines` is made
-with the products: flags for its C that say where the sources are on this machine.
-Beside the products these are `NAME.d`, the files that were read, as a rule for CMake, and `NAME.stamp`, which is
-written last: whoever finds it finds complete products of what it names.
+For a driver, `NAME.flags` beside the request, if present, has include folders and definitions. `NAME.lines` is written
+with the products: compiler flags with the paths of the sources on this machine.
+Beside the products are `NAME.d`, a rule for CMake with the files that were read, and `NAME.stamp`, which is written
+last: if it exists, the products are complete.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from .header import finish, is_header
 
 
 def run(path: Path, makefiles: bool = False) -> int:
-    """Compile what the request file asks for; 0 when done. `makefiles`: list the products in the depfile, too.
+    """Generate the products of a request file; returns 0. `makefiles`: list the products in the depfile, too.
 
-    Raises EdgebuildError for wrong input; then the products of an earlier run stay as they are.
+    Raises EdgebuildError for wrong input; then the products of an earlier run are not changed.
     """
-    code = code_inputs()  # first: no product may be older than what stands for the code
+    code = code_inputs()  # first: no product may be older than the file that represents the code
     began = time.time_ns()
     file = read_request(path)
     request = file.request
     if isinstance(request, DriverRequest):
         return _run_driver(path, request, file.output, code, began, makefiles)
     inputs = with_code(files_read(request), code)
-    # Fingerprints come before the work: a file that changes meanwhile then differs from what is recorded of it.
+    # Fingerprints are taken before the work, so that a file that changes meanwhile differs from its record.
     read = [os.path.abspath(path), *inputs]
     before, lines = states(read), _fingerprints(read, began)
     if isinstance(request, ModelRequest):
@@ -56,11 +56,11 @@ def run(path: Path, makefiles: bool = False) -> int:
 
 
 def run_header(path: Path, makefiles: bool = False) -> int:
-    """Write the header that a request asks for, from the graph of the model; 0 when done. Nothing is planned.
+    """Write the header of a model from its graph, without a plan; returns 0.
 
-    Raises EdgebuildError for wrong input.
+    Raises EdgebuildError for wrong input, and for a request other than of a model on one device.
     """
-    from ..model.compile import graph_of  # late: `write_plain` does without
+    from ..model.compile import graph_of  # late: `write_plain` does not need it
     from ..model.interface_of import interface_of
 
     code = code_inputs()
@@ -87,15 +87,15 @@ def _fingerprints(paths: Sequence[str], began: int) -> list[str]:
 
 
 def _settled_lines(paths: list[str], before: list[tuple[int, int, int] | None], lines: list[str]) -> list[str]:
-    """The stamp lines of files, but of those that were written since `before`: the work may have read other bytes than
-    are there now, also where they are the same as before it.
+    """The stamp lines of files. A file that was written since `before` gets a line that never matches: the work may
+    have read other bytes, even if the present ones are as before.
     """
     rows = zip(paths, before, states(paths), lines, strict=True)
     return [line if then == now else stamps.never(path) for path, then, now, line in rows]
 
 
 def files_read(request: ModelRequest | GroupRequest | ClockRequest) -> list[str]:
-    """The files that the work will read, besides those of this package."""
+    """The files that the work will read, without those of this package."""
     files = list(load_target(request.target).files)
     if isinstance(request, GroupRequest):
         own = [str(request.file)] if request.file else []
@@ -104,23 +104,23 @@ def files_read(request: ModelRequest | GroupRequest | ClockRequest) -> list[str]
 
 
 def model_files(request: ModelRequest) -> list[str]:
-    from ..model.formats import files_beside  # late: other work imports this file, too
+    from ..model.formats import files_beside  # late: drivers and clocks do not need it
 
     beside = map(str, files_beside(request.source))
     return [*map(str, request.files), *beside, *choices.files(request), *targets_of(request)]
 
 
 def unused_weights(request: ModelRequest) -> str:
-    """The one of `NAME_weights.S` and `NAME_weights.c` that is empty: a folder of sources goes without.
+    """The name of the empty one of `NAME_weights.S` and `NAME_weights.c`, which commands do not write.
 
-    Rules of make for a suffix make one object of both. The folders of build systems have both, whatever the target.
+    make's suffix rules would build one object from both. Build systems always get both files.
     """
     choice = load_target(request.target).weights if request.weights == "auto" else request.weights
     return f"{request.name}_weights.{'c' if choice == 'asm' else 'S'}"
 
 
 def targets_of(request: ModelRequest) -> list[str]:
-    """The files of the targets of all devices of the cluster."""
+    """The target files of all devices of the cluster; empty without a cluster."""
     if request.cluster is None:
         return []
     from ..model.plan.distribute.forms import read_cluster
@@ -132,7 +132,7 @@ def targets_of(request: ModelRequest) -> list[str]:
 def _run_driver(
     path: Path, request: DriverRequest, output: Path, code: tuple[str, ...], began: int, makefiles: bool
 ) -> int:
-    """Which headers a driver reads is known only when it was read, so they are looked at afterwards."""
+    """Run the request of a driver. Its headers are only known after it is read, and are fingerprinted then."""
     from ..driver.command import generate
     from ..driver.source.sources import path_flags
 
@@ -154,7 +154,7 @@ def _run_driver(
 
 
 def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
-    """The request with what `NAME.flags` adds, which build systems write: -I and -D of the target, one on a line."""
+    """The request with the flags in `NAME.flags`, which build systems write: -I and -D of the target, one per line."""
     if not file.exists():
         return request
     lines = read_text(file).split("\n")
@@ -176,10 +176,10 @@ def _finish(
     lines: list[str],
     makefiles: bool,
 ) -> None:
-    """Write the products, the depfile, and last the stamp; without a stamp nobody takes half of them for all.
+    """Write the products, the depfile, and last the stamp, so that incomplete products have none.
 
-    All get the date of the beginning, so that an input which changed during the work is newer. In makefiles the stamp
-    depends on the products as well: make runs the rule again where one is gone, and not where they are as old.
+    All get the date of the beginning, so that an input that changed during the work is newer. In makefiles the stamp
+    also depends on the products: make runs the rule again if one is missing, but not if their dates are equal.
     """
     stamp = Path(stamps.stamp_of(os.path.abspath(path)))
     check_replaced([*(output / a.name for a in artifacts), stamp.with_suffix(".d"), stamp], [path, *inputs])
@@ -194,7 +194,7 @@ def _finish(
         hints = ["it was replaced: build again", "please report this with the model: it is a mistake of edgebuild"]
         raise fail("the header that was written ahead is not that of the model", file=str(output), hints=hints)
 
-    # Published, so that a link or a pipe in their place is replaced and not written to.
+    # `publish` replaces a link or a pipe in their place, and does not write to it.
     unread = unread_by_makefiles(inputs) if makefiles else []
     for problem in unread:
         warn(problem)
@@ -207,7 +207,7 @@ def _finish(
 
 
 def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
-    """The files of a model, or of one device's part of it. Imports late what a cached result does without."""
+    """Compile a model, or one device's part of it. Imports are late, since a cached result does not need them."""
     if request.cluster is None and request.device is None:
         from ..model.compile import compile_model
 
@@ -218,14 +218,14 @@ def compile_request(request: ModelRequest) -> tuple[Artifact, ...]:
 
 
 def kept_or_compiled(request: ModelRequest) -> tuple[Artifact, ...]:
-    """The files of a model, from the cache if it has them. The request has what was measured for its target."""
+    """The files of a model, from the cache or compiled. The request must have its kernel choices already."""
     asked = for_any_name(request)
     artifacts = compiled(asked, model_files(asked), compile_request)
     return artifacts if asked is request else tuple(_named(a, request) for a in artifacts)
 
 
 def for_any_name(request: ModelRequest) -> ModelRequest:
-    """The request whose result serves for all names of a model and its file, unless the program depends on them."""
+    """The request with placeholders for the names of a model and its file, unless its result depends on them."""
     has_names = request.cluster is not None or request.device is not None or request.set_weights
     return request if has_names else replace(request, name=NAME)
 
@@ -261,11 +261,11 @@ def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
     return clock.clock_files(plan), clock.summary(request, plan)
 
 
-LEAST_FLASH = 1024  # bytes: hints do not mention smaller differences of flash
+LEAST_FLASH = 1024  # least difference of flash in bytes that a hint mentions
 
 
 def summary(artifacts: Sequence[Artifact]) -> str:
-    """Summary of a model in three lines, and one each for what less memory costs or would cost, and for clocks."""
+    """Summary of a model in three lines, with further lines on slices, the price of less memory, and energy."""
     files = {a.name: a.data for a in artifacts}
     r = json.loads(next(data for name, data in files.items() if name.endswith("_report.json")))
     ram, rom, macs = r["ram"], r["rom"], r["macs"]["model"]
@@ -299,7 +299,7 @@ def _tiling(r: dict[str, Any]) -> str:
 
 
 def _slices(r: dict[str, Any]) -> list[str]:
-    """The longest step of an inference in steps, where the clock is known, and why it is longer than it may be."""
+    """The longest step of a stepwise inference, if the clock is known, and whether it exceeds the limit."""
     if (s := r.get("slices")) is None:
         return []
     name, limit = r["schedule"]["order"][s["step"]], s.get("limit_us")
@@ -310,7 +310,7 @@ def _slices(r: dict[str, Any]) -> list[str]:
 
 
 def _price(r: dict[str, Any]) -> list[str]:
-    """Cost of less memory against every op by itself. Nothing where nothing is tiled."""
+    """Cost of the tiling against a plan without tiling; empty if nothing is tiled."""
     if not r["tiling"] or "price" not in r:
         return []
     more = _share_words(r["price"]["instructions"], r["price"]["cycles"])
@@ -318,7 +318,7 @@ def _price(r: dict[str, Any]) -> list[str]:
 
 
 def _less(r: dict[str, Any]) -> list[str]:
-    """Costs of less memory: of the next cut, and of the last. Nothing where no cut takes less."""
+    """Costs of less memory: of the next smaller cut, and of the smallest; empty if none takes less."""
     cuts = r.get("trade_off", [])
     at = next((i for i, cut in enumerate(cuts) if cut["chosen"]), 0)
     if not at:
@@ -328,14 +328,14 @@ def _less(r: dict[str, Any]) -> list[str]:
 
 
 def _against(now: dict[str, Any], cut: dict[str, Any]) -> str:
-    """Shares that another cut takes more than that of the plan, and bytes of flash."""
+    """Relative cost of another cut against the plan's, and the difference of flash in bytes."""
     more = _share_words(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
     flash = cut["flash_bytes"] - now["flash_bytes"]
     return f"{more}, {flash:+d} B of flash" if flash >= LEAST_FLASH else more
 
 
 def _share_words(instructions: float, cycles: float) -> str:
-    """Shares in words; cycles only where they are another share."""
+    """Relative changes as text; cycles only if they differ from instructions."""
     words = f"{instructions:+.1%} instructions"
     return words if abs(cycles - instructions) < 0.005 else f"{words}, {cycles:+.1%} cycles"
 

@@ -1,7 +1,7 @@
-"""A bill of materials in SPDX 2.3 (JSON): the models and drivers of a program, what was generated of them, and by what.
+"""A bill of materials in SPDX 2.3 (JSON): the models and drivers of a program, their generated files, and the tool.
 
-The same inputs give the same bytes: the date is SOURCE_DATE_EPOCH, or the first second of 1970, and the document's name
-space ends with a digest of what it says. Licences are those that files state; of models nothing is asserted.
+Equal inputs give equal bytes: the date is SOURCE_DATE_EPOCH, or the first second of 1970, and the document's namespace
+ends with a digest of its content. Licences are those that files state; for models there is no assertion.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Json = dict[str, Any]
 
 
 def bill_of_materials(name: str, requests: Sequence[RequestFile], program: Path | None = None) -> bytes:
-    """The document for what the requests became, which must be built. `program`: what links all of it.
+    """The document for the products of requests, which must be built already. `program`: the program that links them.
 
-    Raises EdgebuildError that names a file which is not there.
+    Raises EdgebuildError with the name of a missing file.
     """
     document = _Document(name)
     document.package(TOOL, "edgebuild", versionInfo=__version__, licenseDeclared="Apache-2.0",
@@ -82,7 +82,7 @@ class _Document:
         self._relations.append(relation)
 
     def component(self, number: int, file: RequestFile) -> str:
-        """Add what one request became: a package with its files, and packages of what it was made from."""
+        """Add a package with the products of a request, and packages of its sources; returns its reference."""
         request, folder = file.request, file.output
         reference = f"SPDXRef-{number}-{_id(request.name)}"
         products = [folder / product for product in _products(file)]
@@ -158,7 +158,7 @@ def _products(file: RequestFile) -> tuple[str, ...]:
 
 
 def _sources(file: RequestFile) -> list[Path]:
-    """The files that it was made from: the model with the files of its weights, the sources of a driver."""
+    """The sources of a request: models with the files of their weights, or the sources of a driver."""
     request = file.request
     if isinstance(request, ClockRequest):
         return []
@@ -176,12 +176,12 @@ def _read(path: Path) -> bytes:
 
 
 def _id(text: str) -> str:
-    """A name with the characters that SPDX admits."""
+    """The text with characters that SPDX does not admit replaced by dashes."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", text)
 
 
 def _sha1(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()  # SPDX asks for this one
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()  # SPDX requires SHA-1
 
 
 def _sha256(data: bytes) -> str:

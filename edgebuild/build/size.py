@@ -1,8 +1,8 @@
-"""Sizes of a linked program, by sections, memories and models; together they are what binutils' `size` counts.
+"""Sizes of a linked program, by sections, memories and models; their sum is what binutils' `size` counts.
 
-Of each part there is also a bound of its stack (`edgebuild.build.stack`). A local symbol belongs to the source before
-it in the table of symbols, a global one to the model whose name it begins with. A source `N.c` is that of a model where
-the program has `N_invoke`, and of a driver where the caller names it. All other bytes, padding too, are the rest.
+Each part also has a bound of its stack (`edgebuild.build.stack`). A local symbol belongs to the source before it in the
+symbol table, a global one to the model or driver with whose name it begins. A source `N.c` is that of a model if the
+program has `N_invoke`, and of a driver if the caller names it. All other bytes, also padding, are the rest.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .stack import Bound, Code
 REST = "rest"
 TOTAL = "total"
 KINDS = ("text", "data", "bss")
-MOST_NAMED = 4  # parts or symbols that grew
+MOST_NAMED = 4  # most parts or symbols that are listed
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes, as `size` has them: code and constants, data with an image, and data without one."""
+    """Bytes as in `size`: code and constants, initialised data, and zeroed data."""
 
     text: int = 0
     data: int = 0
@@ -46,10 +46,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class ProgramSizes:
-    """Sizes of a program, of its parts, which sum up to it, and bytes of each part in each memory of its target.
+    """Sizes of a program, of its parts (which add up to it), and bytes of each part in each memory of its target.
 
-    `stacks`: a bound for each part and for the whole program, or one under the name of the whole that says why there
-    is none. `symbols`: sizes by name, for what grew. `notes`: see `notes_of`.
+    `stacks`: a bound for each part and for the whole program; if there are none, `TOTAL` has the reason. `symbols`:
+    sizes by name, for comparisons. `notes`: see `notes_of`.
     """
 
     total: Sizes
@@ -69,15 +69,15 @@ class _Section:
     kind: str
     start: int
     size: int
-    load: int  # where its image lies
+    load: int  # load address of its image
 
 
 @dataclass(frozen=True)
 class Linked:
-    """A program to look at, and what is known of it: its drivers, the memories of its target.
+    """A program to analyse, with the names of its drivers and the memories of its target.
 
-    `entry`: the function where its stack begins; by default where the program does. `stack_usage`: a folder with `.su`
-    files. `objdump`: the command that disassembles it; by default that of the compiler for its processor.
+    `entry`: the function at which its stack begins; default: the program's entry. `stack_usage`: a folder with `.su`
+    files. `objdump`: the disassembler; default: that of the compiler for its processor.
     """
 
     elf: Path
@@ -89,7 +89,7 @@ class Linked:
 
 
 def program_sizes(program: Linked) -> ProgramSizes:
-    """Read the sizes of a linked program. Raises EdgebuildError for what is none."""
+    """Read the sizes of a linked program. Raises EdgebuildError if it is none, or has no function `entry`."""
     with _read(program.elf) as file:
         sections = _sections(file)
         owners = dict(_owned(file, sections, program.drivers))
@@ -115,7 +115,7 @@ def program_sizes(program: Linked) -> ProgramSizes:
 
 @contextmanager
 def _read(elf: Path) -> Iterator[Any]:
-    """The program, open. Raises EdgebuildError for what is none, also from inside of the block."""
+    """Open a program. Raises EdgebuildError if it is no ELF file, also for errors inside of the block."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -130,7 +130,7 @@ def _read(elf: Path) -> Iterator[Any]:
 
 
 def _stacks(program: Linked, owners: Mapping[int, str]) -> dict[str, Bound]:
-    """A bound for each part: of a model or driver from its functions on, of the rest without those of the others."""
+    """A bound for each part: of a model or driver, from its functions; of the rest, without these functions."""
     try:
         code = Code(program.elf, program.stack_usage, program.objdump)
     except MissingTool as error:
@@ -150,9 +150,9 @@ def _stacks(program: Linked, owners: Mapping[int, str]) -> dict[str, Bound]:
 
 
 def notes_of(elf: Path) -> list[dict[str, str]]:
-    """Facts that `--note` wrote of each model: its name, the digest of its file, target, version, and options.
+    """Facts about each model that `--note` wrote: its name, the digest of its file, target, version, and options.
 
-    Raises EdgebuildError for what is no ELF file.
+    Raises EdgebuildError if the file is no ELF file.
     """
     with _read(elf) as file:
         return list(_notes(file))
@@ -167,7 +167,7 @@ def _notes(file: Any) -> Iterator[dict[str, str]]:
 
 
 def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
-    """Sizes of functions and objects by name; local ones of one name are added up."""
+    """Sizes of functions and objects by name; those of one name are added up."""
     table = file.get_section_by_name(".symtab")
     counts: dict[str, Counter[str]] = {}
     for s in table.iter_symbols() if table is not None else ():
@@ -178,7 +178,7 @@ def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
 
 
 def _sections(file: Any) -> dict[int, _Section]:
-    """The sections that `size` counts, by number, with its rules."""
+    """The sections that `size` counts, by number, classified by its rules."""
     loads = [s for s in file.iter_segments() if s["p_type"] == "PT_LOAD"]
     sections = {}
     for number, section in enumerate(file.iter_sections()):
@@ -198,7 +198,7 @@ Place = tuple[int, int, int]  # section, first address, size
 
 
 def _owned(file: Any, sections: Mapping[int, _Section], drivers: Sequence[str]) -> Iterator[tuple[Place, str]]:
-    """Places of symbols, and the model or driver that each belongs to."""
+    """(place of a symbol, model or driver to which it belongs)."""
     table = file.get_section_by_name(".symtab")
     symbols = list(table.iter_symbols()) if table is not None else []
     models = {s.name.removesuffix("_invoke") for s in symbols if s.name.endswith("_invoke") and s["st_size"]}
@@ -228,7 +228,7 @@ def _shares(section: _Section, owners: Mapping[Place, str]) -> Iterator[tuple[st
 
 
 def _memories_of(section: _Section, memories: Sequence[Memory]) -> Iterator[str]:
-    """The memories that hold the section: of initialised data also the one that has their image."""
+    """The memories that contain the section; for initialised data, also the memory of the image."""
     places = [section.start, *([section.load] if section.kind == "data" and section.load != section.start else [])]
     for at in places:
         yield from (m.name for m in memories if m.origin <= at < m.origin + m.size)
@@ -249,7 +249,7 @@ def as_json(sizes: ProgramSizes) -> dict[str, Any]:
 
 
 def of_json(data: Any, file: str) -> ProgramSizes:
-    """Read what `as_json` made. Raises EdgebuildError for anything else."""
+    """Read the result of `as_json`. Raises EdgebuildError for anything else."""
 
     def bound(row: Mapping[str, Any]) -> Bound:
         if row["stack"] is None:
@@ -271,7 +271,7 @@ def of_json(data: Any, file: str) -> ProgramSizes:
 
 
 def earlier(file: Path, program: Linked) -> ProgramSizes:
-    """The sizes of an earlier program: of the program itself, or of what `--json` wrote of it."""
+    """The sizes of an earlier program, read from the program itself or from the file that `--json` wrote."""
     try:
         check_file(file)
         with file.open("rb") as stream:
@@ -284,7 +284,7 @@ def earlier(file: Path, program: Linked) -> ProgramSizes:
 
 
 def growth(what: str, now: ProgramSizes, before: ProgramSizes) -> list[str]:
-    """The parts that take more flash, RAM or stack than before, and the symbols, the largest growth first."""
+    """The parts and symbols that take more flash, RAM or stack than before, the largest growth first."""
     if what == "stack":
         rows = [(n, b.bytes - before.stacks.get(n, Bound()).bytes) for n, b in now.stacks.items() if n != TOTAL]
     else:
@@ -301,7 +301,7 @@ def _growth_by_name(what: str, now: Mapping[str, Sizes], before: Mapping[str, Si
 
 
 def table(sizes: ProgramSizes, base: ProgramSizes | None = None) -> str:
-    """Rows of a program's parts; with `base`, how many bytes each has more than there."""
+    """The table of a program's parts; with `base`, also each part's growth in bytes."""
     before = {} if base is None else {**base.parts, TOTAL: base.total}
     now = {**sizes.parts, TOTAL: sizes.total}
     names = [*(n for n in dict.fromkeys([*now, *before]) if n not in (REST, TOTAL)), REST, TOTAL]
@@ -323,7 +323,7 @@ def table(sizes: ProgramSizes, base: ProgramSizes | None = None) -> str:
 
 
 def note_text(note: Mapping[str, str]) -> str:
-    """A line about what a model in a program was made of."""
+    """A line with the facts in a model's note."""
     facts = ", ".join(f"{key} {value}" for key, value in note.items() if key != "model")
     return visible(f"{note.get('model', '?')}: {facts}")
 

@@ -1,13 +1,12 @@
 """A bound of the stack that a linked program needs: the frames of its functions along the deepest chain of calls.
 
-Both come from the disassembly, so libraries and assembler count like everything else. What compilers wrote into `.su`
-files (-fstack-usage) counts where a frame depends on a value. There is no bound, but a reason, where a function calls
-through a pointer, a chain calls itself, or a frame has an unknown size. Interrupt handlers come on top.
+Frames and calls come from the disassembly, so libraries and assembler are included. If a frame depends on a value, the
+compiler's `.su` files (-fstack-usage) are used. There is no bound, but a reason, if a function calls through a pointer,
+a chain of calls is recursive, or a frame has an unknown size. Interrupt handlers are not included.
 
-Effects of machine instructions on the stack and on the flow of control, as GNU objdump prints them.
-
-Arm M-profile (Thumb), RISC-V (with `-M no-aliases`) and x86-64. What is not in these tables neither moves the stack
-pointer nor leaves the straight line.
+The decoders have the effects of instructions on the stack and on control flow, as printed by GNU objdump for Arm
+M-profile (Thumb), RISC-V (with `-M no-aliases`) and x86-64. Instructions that they do not list neither move the stack
+pointer nor branch.
 """
 
 from __future__ import annotations
@@ -31,10 +30,11 @@ CONDITION = "(?:eq|ne|cs|cc|hs|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"
 
 @dataclass(frozen=True)
 class Effect:
-    """`grows`: bytes by which the stack grows. `flow`: how control goes on; `is_indirect`: to an address in a register.
+    """Effect of an instruction. `grows`: bytes by which the stack grows. `flow`: control flow after it; `is_indirect`:
+    to an address in a register.
 
-    `by`: the register whose value the stack grows by, with the sign in `grows`. `moves`: the register that becomes the
-    stack pointer. `resets`: the stack begins anew here.
+    `by`: the register by whose value the stack grows, with the sign in `grows`. `moves`: the register that is copied to
+    the stack pointer. `resets`: the stack pointer is initialised.
     """
 
     flow: str = NEXT
@@ -46,8 +46,8 @@ class Effect:
 
 
 NOTHING = Effect()
-UNKNOWN = "?"  # a register of which nothing is known
-Decode = Callable[[str, str, str], Effect]  # mnemonic, operands, what objdump notes behind them
+UNKNOWN = "?"  # stands for a register with an unknown value
+Decode = Callable[[str, str, str], Effect]  # (mnemonic, operands, objdump's note after them)
 
 
 def _literal(text: str) -> int:
@@ -72,7 +72,7 @@ ARM_POP = re.compile(r"(pop|vpop|ldmia|ldmfd|vldmia)$")
 
 
 def arm(op: str, args: str, note: str) -> Effect:
-    """Thumb. An instruction under a condition may not happen, so it shrinks no stack and ends no path."""
+    """Decode Thumb. A conditional instruction may be skipped, so it never shrinks the stack or ends a path."""
     base = re.sub(r"(\.[nw]|\.\d+)+$", "", op)
     plain = re.sub(f"{CONDITION}$", "", base)
     if plain != base and re.fullmatch(r"push|pop|bx|ldm\w*|stm\w*|v?add|sub|mov|b|ldr|str|bl|blx", plain):
@@ -115,7 +115,7 @@ def _arm(op: str, args: str) -> Effect:
 
 
 def _arm_pointer(op: str, args: str) -> Effect:
-    """Sums and moves into sp. `sub sp, r7, #8` takes back a frame of which the size was counted when it was laid."""
+    """Sums and moves into sp. `sub sp, r7, #8` only restores sp: the frame was counted when it was allocated."""
     if op == "mov" and args.startswith("sp,"):
         return Effect(moves=args[3:].strip())
     if (op == "msr" and args.startswith("MSP")) or (op == "ldr" and args.startswith("sp,")):
@@ -132,7 +132,7 @@ def _arm_pointer(op: str, args: str) -> Effect:
 
 
 def riscv(op: str, args: str, note: str) -> Effect:
-    """RISC-V. `jalr` has the place in its note where a pair of instructions names it."""
+    """Decode RISC-V. The note of `jalr` has the target if a pair of instructions forms it."""
     op = op.removeprefix("c.")
     words = [w.strip() for w in args.split(",")]
     if op in ("jal", "jalr", "j", "jr"):
@@ -154,7 +154,7 @@ def riscv(op: str, args: str, note: str) -> Effect:
         return Effect(grows=1 if op == "sub" else -1, by=words[-1])
     if op in ("add", "sub", "mv"):
         return Effect(moves=words[1]) if op == "mv" or words[1] == "zero" else Effect(by=UNKNOWN)
-    return NOTHING  # addi sp,s0,-16 takes back a frame that was counted
+    return NOTHING  # addi sp,s0,-16 restores sp: the frame is counted already
 
 
 def _riscv_jump(op: str, words: list[str], text: str) -> Effect:
@@ -169,7 +169,7 @@ def _riscv_jump(op: str, words: list[str], text: str) -> Effect:
 
 
 def x86(op: str, args: str, note: str) -> Effect:
-    """x86-64, in the syntax of AT&T."""
+    """Decode x86-64, in AT&T syntax."""
     prefix, _, rest = f"{op} {args}".partition(" ")
     while prefix in ("bnd", "notrack", "repz", "rep", "cs", "ds", "lock", "data16"):
         prefix, _, rest = rest.strip().partition(" ")
@@ -206,7 +206,7 @@ def _signed64(text: str) -> int:
 
 @dataclass(frozen=True)
 class Machine:
-    """`return_bytes`: what a call itself puts on the stack. `tools`: names that its objdump may have."""
+    """`return_bytes`: bytes that a call itself pushes. `tools`: possible names of its objdump."""
 
     decode: Decode
     tools: tuple[str, ...]
@@ -222,14 +222,14 @@ MACHINES = {
 }
 
 
-MOST_VISITS = 64  # of an instruction, each with a deeper stack: then the stack grows in a loop
-LOOK_BACK = 12  # instructions in front of a sum, among which its register gets its value
+MOST_VISITS = 64  # visits of an instruction, each with a deeper stack, after which the stack is said to grow in a loop
+LOOK_BACK = 12  # instructions before a sum that are searched for the value of its register
 MOST_REASONS = 4
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Bytes of stack. With `reasons` it is none: more may be needed, and these say why that is unknown."""
+    """A bound in bytes. With `reasons` it is only a lower one: they say why the need is unknown."""
 
     bytes: int = 0
     reasons: tuple[str, ...] = ()
@@ -237,7 +237,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Function:
-    """`frame`: its own bytes at most. `calls`: depth of the stack at a call, and the address of the callee."""
+    """`frame`: most bytes of its own frame. `calls`: (depth of the stack in bytes, address of the callee)."""
 
     name: str
     frame: int
@@ -247,14 +247,14 @@ class Function:
 
 @dataclass(frozen=True)
 class Line:
-    """An instruction. `words`: its operands, what it writes to first. `target`: the address in its text."""
+    """An instruction. `words`: its operands, the destination first. `target`: the address in its text."""
 
     op: str
     words: tuple[str, ...]
     effect: Effect
-    next: int  # address
+    next: int  # address of the next instruction
     target: int | None
-    constant: int | None  # the word of the program that it loads
+    constant: int | None  # the word of the program's image that it loads
 
 
 HEAD = re.compile(r"^([0-9a-f]+) <(.+)>:$")
@@ -263,7 +263,7 @@ PLACE = re.compile(r"\b(?:0x)?([0-9a-f]+) <")
 
 
 class Code:
-    """The instructions of a linked program, and where its functions begin and end."""
+    """The instructions of a linked program, and the begin and end of its functions. Raises EdgebuildError."""
 
     def __init__(self, elf: Path, stack_usage: Path | None = None, objdump: str = "") -> None:
         from elftools.elf.elffile import ELFFile
@@ -287,7 +287,7 @@ class Code:
 
     @functools.cache  # noqa: B019 - one program in a process
     def function(self, start: int) -> Function:
-        """All that is reached from an address without a call."""
+        """The function at an address: all code that is reached from there without a call."""
         flow = _Flow(self, start)
         flow.run()
         f = Function(self.names.get(start, f"{start:#x}"), flow.frame, tuple(sorted(flow.calls)), tuple(flow.reasons))
@@ -295,12 +295,12 @@ class Code:
         usage = self._usage().get(re.sub(r"\..*", "", f.name)) if unsure else None
         if usage is None:
             return f
-        calls = tuple((usage, callee) for _, callee in f.calls)  # with the return address, which is the caller's here
+        calls = tuple((usage, callee) for _, callee in f.calls)  # includes the return address
         frame = usage - self.machine.return_bytes
         return Function(f.name, frame, calls, tuple(r for r in f.reasons if r not in unsure))
 
     def bound(self, start: int, left_out: Collection[int] = (), above: tuple[int, ...] = ()) -> Bound:
-        """The bound of the chains of calls that begin at `start`. Functions `left_out` need nothing."""
+        """The bound of all chains of calls from `start`. Functions in `left_out` count as 0. `above`: the callers."""
         if start in above:
             names = ", ".join(f"'{self.names.get(a, hex(a))}'" for a in above[above.index(start) :])
             return Bound(0, (f"{names} may call itself" if "," not in names else f"{names} may call each other",))
@@ -325,8 +325,8 @@ class Code:
         return memo[key]
 
     def constant(self, at: int, register: str) -> int | None:
-        """The value that instructions just in front of `at` put into the register, if it is one number."""
-        later: list[tuple[str, int]] = []  # what happens to the value before it is used, the last first
+        """The constant that the instructions just before `at` put into the register; None if it is none."""
+        later: list[tuple[str, int]] = []  # operations on the value before its use, the last first
         for line in self._in_front(at):
             if line.effect.flow != NEXT:
                 return None
@@ -345,7 +345,7 @@ class Code:
         return None
 
     def is_computed(self, at: int, register: str) -> bool:
-        """Whether the register, just in front of `at`, gets a sum of registers: then it is no old stack pointer."""
+        """Whether the register is a sum of registers just before `at`: then it is no saved stack pointer."""
         setter = next((line for line in self._in_front(at) if line.words[:1] == (register,)), None)
         if setter is None or re.match(r"(c\.)?(mov|mv|ldr|lw|pop|str|sw|cmp)", setter.op):
             return False
@@ -359,7 +359,7 @@ class Code:
             yield self.lines[at]
 
     def leaves(self, line: Line) -> bool:
-        """Whether nothing follows: a call at the end of a function is one of which nobody returns."""
+        """Whether control never reaches the next instruction: a call at the end of a function does not return."""
         return line.effect.flow in (JUMP, END) or (line.effect.flow == CALL and line.next in self._ends)
 
 
@@ -372,7 +372,7 @@ STEPS: dict[str, Callable[[int, int], int]] = {
 
 
 def _loaded(op: str, line: Line, number: int | None) -> int | None:
-    """The constant that an instruction puts into a register, whatever was there before."""
+    """The constant that an instruction loads into a register; None if it loads none."""
     if op in ("ldr", "lw"):
         return line.constant
     if op == "lui" and number is not None:
@@ -385,7 +385,7 @@ UNSURE = ("of unknown size", "in a loop")
 
 
 class _Flow:
-    """The depths of the stack in one function, from its start on along all paths."""
+    """The depths of the stack in one function, along all paths from its start."""
 
     def __init__(self, code: Code, start: int) -> None:
         self._code, self._start = code, start
@@ -393,7 +393,7 @@ class _Flow:
         self._depths = {start: 0}
         self._open = [start]
         self._visits = defaultdict[int, int](int)
-        self._tables: list[int] = []  # depths at jumps to addresses in registers
+        self._tables: list[int] = []  # depths at indirect jumps
         self.frame = 0
         self.calls: set[tuple[int, int]] = set()
         self.reasons: dict[str, None] = {}
@@ -403,7 +403,7 @@ class _Flow:
         while self._open or self._tables:
             if self._open:
                 self._step(self._open.pop())
-            elif unseen := self._unseen():  # what a table leads to
+            elif unseen := self._unseen():  # code that only a jump table can reach
                 by_table = True
                 self._reach(unseen, max(self._tables))
             else:
@@ -460,7 +460,7 @@ class _Flow:
         if e.flow == CALL:
             if e.is_indirect or line.target is None:
                 self._unknown("calls through a pointer")
-            elif line.target:  # address 0: a weak function that is not there
+            elif line.target:  # address 0: an undefined weak function
                 self.calls.add((depth + self._code.machine.return_bytes, line.target))
         elif e.is_indirect:
             self._tables.append(depth)
@@ -468,7 +468,7 @@ class _Flow:
             self._go(line.target, depth)
 
     def _go(self, at: int, depth: int) -> None:
-        """To an instruction of this function, or to another one, which returns to the caller of this one."""
+        """Follow a jump: within this function, or as a tail call of another one."""
         if at in self._code.starts and at != self._start:
             self.calls.add((depth, at))
         else:
@@ -476,7 +476,7 @@ class _Flow:
 
 
 def _functions(file: Any) -> Iterator[tuple[int, int, str]]:
-    """Address, bytes and name of the functions that have a size."""
+    """(address, bytes, name) of the functions with a size."""
     table = file.get_section_by_name(".symtab")
     for s in table.iter_symbols() if table is not None else ():
         if s["st_info"]["type"] == "STT_FUNC" and s["st_size"] and s["st_shndx"] != "SHN_UNDEF":
@@ -484,7 +484,7 @@ def _functions(file: Any) -> Iterator[tuple[int, int, str]]:
 
 
 def _entry(file: Any, functions: list[tuple[int, int, str]]) -> int | None:
-    """Where the program begins; under an operating system that is `main`, for what is in front is not its own."""
+    """The address of the program's entry; under an operating system `main`, since earlier code is the system's."""
     if any(s["p_type"] == "PT_INTERP" for s in file.iter_segments()):
         return next((start for start, _, name in functions if name == "main"), None)
     return int(file["e_entry"]) & ~(file["e_machine"] == "EM_ARM")
@@ -513,7 +513,7 @@ def _disassembled(elf: Path, machine: Machine, objdump: str) -> str:
 
 
 def _lines(text: str, machine: Machine, words: Mapping[int, bytes]) -> tuple[dict[int, str], dict[int, Line]]:
-    """Names of addresses, and the instructions; the words of data among them are left out."""
+    """(names by address, instructions by address), without the data between them."""
     names: dict[int, str] = {}
     rows: list[tuple[int, str, str, str]] = []
     for row in text.splitlines():
@@ -543,7 +543,7 @@ def _word(words: Mapping[int, bytes], at: int) -> int | None:
 
 
 def _stack_usage(folder: Path | None) -> dict[str, int]:
-    """Bytes by name of a function, of those that the compiler says are at most so many; the largest of one name."""
+    """Bounded frames in bytes from `.su` files, by function; the largest for functions of one name."""
     results: dict[str, int] = {}
     for file in sorted(folder.rglob("*.su")) if folder else ():
         for row in file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -561,5 +561,5 @@ def _number(text: str) -> int | None:
 
 
 def _signed(value: int) -> int:
-    """The value of 32 bits as two's complement."""
+    """A 32-bit value as a signed number."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)

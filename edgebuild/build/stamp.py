@@ -1,8 +1,8 @@
-"""Stamps: what files were when a run read and wrote them, by which the next one sees that there is nothing to do.
+"""Stamps: fingerprints of the files that a run read and wrote, by which the next run sees that nothing has changed.
 
-A stamp is text: one line `sha256 mtime_ns size path` for each file that the outputs were made from (the request first)
-and for each output, between a header and the line `end`. A file that would have been read has `-` in place of the hash.
-`edgebuild.build.run` writes it.
+A stamp is text: between a header and the line `end`, one line `sha256 mtime_ns size path` for each input (the request
+first) and each output. A missing file that would have been read has `-` in place of the hash. `edgebuild.build.run`
+writes stamps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 
 HEADER, END = "edgebuild stamp 2", "end"
 REQUEST_SUFFIX = ".req.json"
-SETTLED_NS = 2_000_000_000  # no file system has a coarser clock
+SETTLED_NS = 2_000_000_000  # the coarsest file system's clock
 
 
 def is_current(request: str, part: str = "") -> bool:
-    """Whether all that the stamp of `request` names is as it was; if so, the stamp is dated as of this look.
+    """Whether all files in the stamp of `request` are unchanged; if so, the stamp gets the present date.
 
     `part`: see `stamp_of`.
     """
@@ -29,7 +29,7 @@ def is_current(request: str, part: str = "") -> bool:
             header, *lines, end, rest = file.read().split("\n")
         if (header, end, rest) != (HEADER, END, "") or not lines:
             return False
-        if lines[0].split(" ", 3)[3] != os.path.abspath(request):  # a copy of a folder, whose stamp tells of the other
+        if lines[0].split(" ", 3)[3] != os.path.abspath(request):  # a copied folder: the stamp is about the original
             return False
         if not all(map(_matches, lines)):
             return False
@@ -40,13 +40,13 @@ def is_current(request: str, part: str = "") -> bool:
 
 
 def stamp_of(request: str, part: str = "") -> str:
-    """The stamp of what a request becomes; `part`: of its header alone, ".header"."""
+    """The path of a request's stamp. `part`: ".header" for that of the header alone."""
     return f"{request.removesuffix(REQUEST_SUFFIX)}{part}.stamp"
 
 
 def fingerprint(path: str, settled_ns: int) -> str:
-    """The stamp line of a file. Later dates than `settled_ns` are left out, so that bytes are compared in their place:
-    a file that was just written may be written again within the same tick of the file system's clock.
+    """The stamp line of a file. A date later than `settled_ns` is written as 0, so that bytes are compared instead: the
+    file may be written again within the same tick of the file system's clock.
     """
     status = os.stat(path)
     date = status.st_mtime_ns if status.st_mtime_ns <= settled_ns else 0
@@ -54,12 +54,12 @@ def fingerprint(path: str, settled_ns: int) -> str:
 
 
 def never(path: str) -> str:
-    """The stamp line of a file of which nobody knows the bytes that were read: no file is as it says."""
+    """A stamp line that never matches, for a file of which the bytes that were read are unknown."""
     return f"0 0 0 {path}"
 
 
 def absent(path: str) -> str:
-    """The stamp line of a file that would have been read."""
+    """The stamp line of a missing file that would have been read."""
     return f"- 0 0 {path}"
 
 
@@ -76,11 +76,11 @@ def _matches(line: str) -> bool:
 
 
 def _is_file(status: os.stat_result) -> bool:
-    return status.st_mode & 0o170000 == 0o100000  # as `stat.S_ISREG` has it, without the module
+    return status.st_mode & 0o170000 == 0o100000  # `stat.S_ISREG`, without importing `stat`
 
 
 def _sha256(path: str) -> str:
-    import hashlib  # late: not all commands compare
+    import hashlib  # late: not all commands need it
 
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

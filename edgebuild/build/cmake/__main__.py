@@ -1,7 +1,7 @@
-"""`python -m edgebuild.build.cmake TARGET [DIR]`: what toolchain.cmake asks about a target.
+"""`python -m edgebuild.build.cmake TARGET [DIR]`: the facts about a target for toolchain.cmake.
 
-Prints JSON for CMake's `string(JSON)`, and writes the generated linker script of bare firmware into DIR.
-`python -m edgebuild.build.cmake --options` writes EdgeBuildOptions.cmake anew from the table of options.
+Prints JSON for CMake's `string(JSON)`, and writes the generated linker script of bare-metal firmware into DIR.
+`python -m edgebuild.build.cmake --options` regenerates EdgeBuildOptions.cmake from the table of options.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`edgebuild reproduce`: the tables of papers beside the same figures of this version.
+"""`edgebuild reproduce`: the tables of papers, with the same figures of this version beside them.
 
-Networks of papers as tables of layers: graphs whose weights come from a seed, since only their shapes matter.
+Networks of papers are tables of layers. Their graphs have random weights from a seed, since only shapes matter.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ...model import ops
 from ...model.formats.compose import same_pad
 from ...model.ir import Graph, Op, Quant, Tensor, verify
 
-ACTIVATION = Quant((6 / 255,), (-128,))  # of what comes out of a ReLU6
+ACTIVATION = Quant((6 / 255,), (-128,))  # of results of ReLU6
 SIGNED = Quant((0.05,), (3,))
 FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Row:
-    """A layer, or a block of `repeats` times the same, whose stride is that of the first.
+    """A layer, or `repeats` equal layers, of which only the first has the stride.
 
-    `of`: the named result that it reads; empty: that of the row before. `name`: of its own result.
-    `valid`: no padding. `expand`: of an inverted residual block. `parts`: named results that `concat` joins.
+    `of`: name of the result that it reads; empty: that of the row before. `name`: of its own result. `valid`: no
+    padding. `expand`: factor of an inverted residual block. `parts`: names of the results that `concat` joins.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class NetworkTable:
-    """`input`: rows, columns and channels; one number: of indices into a table of `words` rows. `real`: in float32."""
+    """`input`: rows, columns, channels; or the number of indices into a table of `words` rows. `real`: in float32."""
 
     input: tuple[int, ...]
     layers: tuple[Row, ...]
@@ -66,9 +66,9 @@ class NetworkFile:
 
 
 def paper_network(name: str, width: float = 1.0, size: int = 0) -> Graph:
-    """The graph of a network of networks.yaml. `width`: factor of all channels; `size`: rows and columns of the input.
+    """The graph of a network in networks.yaml. `width`: factor of all channels; `size`: rows and columns of the input.
 
-    The results that no other layer reads are the outputs.
+    Results that no other layer reads are the outputs.
     """
     table = read_facts(NetworkFile, FOLDER / "networks.yaml").networks[name]
     shape = (size, size, *table.input[2:]) if size else table.input
@@ -85,7 +85,7 @@ def paper_network(name: str, width: float = 1.0, size: int = 0) -> Graph:
 
 
 class Net:
-    """A graph under construction. Each method adds a layer behind tensor `x` and returns the name of its result."""
+    """A graph under construction. Each method adds a layer that reads tensor `x` and returns the result's name."""
 
     def __init__(self, name: str, shape: tuple[int, ...], words: int = 0, real: bool = False) -> None:
         self.name, self.random, self.words, self.real = name, np.random.default_rng(0), words, real
@@ -109,7 +109,7 @@ class Net:
         return self._windowed("depthwise_conv2d", x, (1, *window, self.tensors[x].shape[3]), window, stride, relu)
 
     def max_pool(self, x: str, window: tuple[int, int]) -> str:
-        """Largest of windows that do not overlap."""
+        """Append a max pooling with windows that do not overlap and return its name."""
         _, rows, columns, channels = self.tensors[x].shape
         attrs = {"window": window, "stride": window, "pad": (0, 0, 0, 0), "clamp": (None, None)}
         shape = (1, rows // window[0], columns // window[1], channels)
@@ -139,20 +139,20 @@ class Net:
         return self._op("add", [x, y], self.tensors[x].shape, SIGNED, clamp=(None, None))
 
     def residual(self, x: str, channels: int, stride: int, expand: int) -> str:
-        """Expand, filter each channel, project; a sum around it where the shape stays (Sandler et al., CVPR 2018)."""
+        """An inverted residual block; it has a skip connection if the shape stays (Sandler et al., CVPR 2018)."""
         inputs = self.tensors[x].shape[3]
         y = self.conv(x, inputs * expand) if expand > 1 else x
         y = self.conv(self.depthwise(y, stride), channels, relu=False)
         return self.add(x, y) if stride == 1 and inputs == channels else y
 
     def concat(self, parts: list[str]) -> str:
-        """Along the last axis."""
+        """Append a concatenation along the last axis and return its name."""
         shape = self.tensors[parts[0]].shape
         last = sum(self.tensors[part].shape[-1] for part in parts)
         return self._op("concat", parts, (*shape[:-1], last), SIGNED, axis=len(shape) - 1)
 
     def graph(self, output: str = "") -> Graph:
-        """The graph with this output; without one, with all results that no op reads."""
+        """The graph with this output; by default with all results that no op reads."""
         read = {name for op in self.ops for name in op.inputs}
         outputs = tuple(op.outputs[0] for op in self.ops if op.outputs[0] not in read)
         graph = Graph(self.name, tuple(self.ops), self.tensors, ("input",), (output,) if output else outputs)
@@ -201,7 +201,7 @@ class Net:
         return name
 
     def _op(self, kind: str, inputs: list[str], of: tuple[int, ...], quant: Quant, **attrs: object) -> str:
-        """A layer with a result `of` this shape."""
+        """Append an op whose result has the shape `of`, and return the name of the result."""
         name = f"{kind}_{len(self.ops)}"
         self.tensors[name] = Tensor(name, of, "float32") if self.real else Tensor(name, of, "int8", quant)
         self.ops.append(Op(kind, name, tuple(inputs), (name,), attrs))
@@ -222,20 +222,20 @@ BLOCKS: dict[str, Callable[[Net, str, Row, int, int, list[str]], str]] = {
 }
 
 
-Figures = Mapping[str, float | None]  # by the key of a column; None: `missing` says why
+Figures = Mapping[str, float | None]  # by the key of a column; None: no figure
 
 HSE_HZ = 50_000_000
 LIMITS = {"A": 24 << 10, "B": 64 << 10, "C": 128 << 10, "G1": 256 << 10, "G2": 24 << 10}  # bytes of activations
 LPF_LIMIT = 9
-MB = 4e-6  # of a value of 4 bytes
-DEVICES = 0x1A100000  # where PULPino has its peripherals
+MB = 4e-6  # MB per value of 4 bytes
+DEVICES = 0x1A100000  # address of PULPino's peripherals
 RISCV = ("riscv64-unknown-elf-gcc", "-march=rv32im", "-mabi=ilp32", "-msmall-data-limit=0", "-Os", "-ffreestanding",
          "-ffunction-sections", "-std=gnu11", "-w")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Column:
-    """`basis`: how our figure comes about."""
+    """A column of a table. `basis`: how our figure is measured or modelled."""
 
     title: str
     unit: str
@@ -244,7 +244,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Paper:
-    """A table: `rows` has the paper's figures by row and column. `case`: title of the rows."""
+    """A table of a paper. `rows`: the paper's figures by row and column. `case`: title of the first column."""
 
     source: str
     note: str
@@ -263,7 +263,7 @@ def papers() -> Mapping[str, Paper]:
     return read_facts(PaperFile, FOLDER / "papers.yaml").papers
 
 
-# ---- what this version makes of the rows of each paper
+# ---- this version's figures for the rows of each paper
 
 
 def _fdt(cases: list[str]) -> Iterator[Figures]:
@@ -273,7 +273,7 @@ def _fdt(cases: list[str]) -> Iterator[Figures]:
     for case in cases:
         graph, host = canonicalize(paper_network(case)), load_target("host")
         request = ModelRequest(Path(case), case, host.name)
-        tilings = {"off": 0.0, "ffmt": 50.0, "fdt": 0.0, "rolling": 0.0}  # and what may be computed again, %
+        tilings = {"off": 0.0, "ffmt": 50.0, "fdt": 0.0, "rolling": 0.0}  # {tiling: limit of MACs computed twice, %}
         plans = {
             tiling: plan(graph, host, replace(request, tile=tiling, max_mac_overhead=more))
             for tiling, more in tilings.items()
@@ -305,7 +305,7 @@ def _dory(cases: list[str]) -> Iterator[Figures]:
 
 
 def thesis_layers() -> list[tuple[Any, dict[str, int]]]:
-    """The layers of Hamdi 2023 on `diana`, and the bytes that each may use."""
+    """The layers of Hamdi 2023 on `diana`, each with its limit of bytes by memory."""
     from ...model.plan.dma.levels import engine_hardware, rooms
     from ...model.plan.hierarchy.nest import layer_of, read_layers
 
@@ -335,7 +335,7 @@ def _zigzag(cases: list[str]) -> Iterator[Figures]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A chip, the frequency of its HSE, and whether the baseline takes depthwise layers channel by channel."""
+    """A chip, the frequency of its HSE, and whether the baseline computes depthwise layers channel by channel."""
 
     name: str
     target: Target
@@ -344,8 +344,8 @@ class Setting:
 
 
 def as_in_the_thesis() -> Setting:
-    """The arena is in SRAM1 behind the data cache instead of the DTCM, and a depthwise kernel takes its input channel
-    by channel, as that of Lin et al. (MCUNet, NeurIPS 2020) does, which Alvanaki compares with."""
+    """The arena is in SRAM1 behind the data cache instead of the DTCM. A depthwise kernel computes channel by channel,
+    as that of Lin et al. (MCUNet, NeurIPS 2020), with which Alvanaki compares."""
     f767, roles = load_target("stm32f767"), {"DTCM": ("stack", "data")}
     memories = tuple(replace(m, roles=roles.get(m.name, m.roles)) for m in f767.memories)
     name = "stm32f767, arena in SRAM1, channel by channel"
@@ -354,7 +354,7 @@ def as_in_the_thesis() -> Setting:
 
 @cache
 def energy_choices(network: str, setting: Setting, stalls: float = 1.0) -> Any:
-    """All costs of a network's steps; `stalls`: the assumed stall cycles times this."""
+    """All costs of a network's steps. `stalls`: factor of the assumed stall cycles."""
     from ...model.clocked import choices, power_model
     from ...model.energy.layer_cost import require_timing
 
@@ -370,9 +370,9 @@ def energy_choices(network: str, setting: Setting, stalls: float = 1.0) -> Any:
 
 
 def _channel_by_channel(every: Any) -> Any:
-    """Choices whose first form of a depthwise step is the kernel that decoupling splits, for one channel.
+    """Choices in which the first form of a depthwise step is the kernel that decoupling splits, for one channel.
 
-    The baseline and the decoupled forms then have the same kernel, as in the literature, and not a faster one.
+    The baseline then has the same kernel as the decoupled forms, as in the literature, and not a faster one.
     """
     from ...model.clocked import Choices, uses_of
     from ...model.energy.layer_cost import layers_of, require_timing, work
@@ -427,7 +427,7 @@ def _deeperthings(cases: list[str]) -> Iterator[Figures]:
 
 
 def _drivers(cases: list[str]) -> Iterator[Figures]:
-    """Layouts and, where the compilers are there, the linked drivers and a run of the thesis' two scenarios."""
+    """Layouts, sizes of the linked drivers, and a run of the thesis' two scenarios."""
     from ...driver.emit.products import register_map
     from ...driver.pipeline import compile_driver
 
@@ -454,14 +454,14 @@ def _drivers(cases: list[str]) -> Iterator[Figures]:
 
 
 def _run_drivers(folder: Path, driver: str, scenario: str, states: list[str]) -> dict[str, float | None]:
-    """Figures of the scenario beyond a program that does nothing. `states`: of an SPI that is idle and has a word."""
+    """Figures of the scenario minus those of an empty program. `states`: C that makes the SPI idle with a word."""
     empty, full = (_program(folder, run, states) for run in ("(void)0", f"{scenario}()"))
     instructions, accesses = (b - a for a, b in zip(empty[1], full[1], strict=True))
     return {"bytes": full[0][driver], "accesses": accesses, "time": instructions}
 
 
 def _program(folder: Path, run: str, states: list[str]) -> tuple[dict[str, int], tuple[int, int]]:
-    """Bytes of the drivers in a program that runs this, and its instructions and accesses to peripherals."""
+    """(bytes of the drivers in a program that runs `run`, (its instructions, its accesses to peripherals))."""
     from ...model.verify.harness import run_tool, xpulp_simulator
 
     drivers = hal_dir() / "drivers"
@@ -478,7 +478,7 @@ def _program(folder: Path, run: str, states: list[str]) -> tuple[dict[str, int],
 
 
 def driver_bytes(elf: Path) -> dict[str, int]:
-    """Bytes of the functions of both drivers: of local ones the symbol table has the file, `spi_...` are of the SPI."""
+    """Bytes of both drivers' functions. Local ones belong to their file in the symbol table, `spi_...` to the SPI."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection
 
@@ -504,7 +504,7 @@ COMPUTED: dict[str, Callable[[list[str]], Iterator[Figures]]] = {
 
 
 def reproduce(name: str) -> dict[str, Any]:
-    """`source`, `note`, `figures` by column, and `rows`: a case, the paper's figures and ours, by column."""
+    """A paper's table as JSON: `source`, `note`, `figures` by column, and `rows` with the paper's figures and ours."""
     paper, rows = papers()[name], []
     for case, ours in zip(paper.rows, COMPUTED[name](list(paper.rows)), strict=True):
         say(f"{name}: {case}")
@@ -513,7 +513,7 @@ def reproduce(name: str) -> dict[str, Any]:
 
 
 def as_text(table: Mapping[str, Any]) -> str:
-    """The paper's figure and ours below each column's title; `~` marks what is modelled."""
+    """The table as text: the paper's figure and ours in each column; `~` marks modelled ones."""
     columns = table["figures"]
     head = [["", *(c["title"] for c in columns.values())],
             [table["case"], *(f"paper/ours {c['unit']}".strip() for c in columns.values())]]  # fmt: skip
@@ -533,7 +533,7 @@ def _pair(row: Mapping[str, Any], key: str, column: Mapping[str, Any]) -> str:
 
 
 def _short(value: float | None) -> str:
-    """A number with three digits; `-` for none."""
+    """A number with three digits; `-` for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,21 +1,21 @@
-"""The SCons tool `edgebuild`: neural networks as nodes that go into `env.Program`.
+"""The SCons tool `edgebuild`: neural networks as nodes for `env.Program`.
 
     env = Environment(tools=["default", "edgebuild"])
     env.EdgeBuildTarget("mps2-an386")                    # compiler, flags, start-up code, linker script
     kws = env.Model("kws", "kws.tflite", RAM="16K")      # objects; kws.h is on the include path
     env.Program("app.elf", ["main.c", kws])
 
-`env.EdgeBuildReport("app.elf", FLASH_BUDGET="64K")` says what the program takes, `env.EdgeBuildTest(kws)` is a test.
+`env.EdgeBuildReport("app.elf", FLASH_BUDGET="64K")` reports the program's sizes, `env.EdgeBuildTest(kws)` is a test.
 Several models in one arena are `env.Models`, parts of a model for several devices `env.Cluster`. Drivers are
 `env.BfDriver`, clock configurations `env.ClockConfig`.
 
-An installed package is not on SCons' search path. Either of these finds it:
+An installed package is not on SCons' search path. Use one of these:
 
     Environment(tools=["default", edgebuild.build.scons.generate])
     env.Tool("edgebuild", toolpath=[str(edgebuild.doors.scons_toolpath())])
 
-The tool itself only declares: `edgebuild run` does the work in a process of its own, and the request that it is given
-has the same bytes as the one that the CMake functions write.
+The tool only declares nodes: `edgebuild run` does the work in a separate process. Its request file has the same bytes
+as that of the CMake functions.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def exists(env: Environment) -> bool:
 def generate(env: Environment) -> None:
     env.SetDefault(
         EDGEBUILD=[sys.executable, "-P", "-m", "edgebuild"],
-        EDGEBUILD_TARGET="",  # the host, unless the compiler is one for another machine
+        EDGEBUILD_TARGET="",  # the host, unless the compiler is a cross compiler
         EDGEBUILDCOMSTR="Generating $TARGET",
         EDGEBUILDHEADERCOMSTR="Writing $TARGET",
-        EDGEBUILD_HAL=str(hal_dir()),  # C that ships: ports, start-up code
+        EDGEBUILD_HAL=str(hal_dir()),  # C files of edgebuild: ports, start-up code
     )
     methods = {
         "Model": model,
@@ -91,10 +91,10 @@ def generate(env: Environment) -> None:
 
 
 class _Method(MethodWrapper):  # type: ignore[misc]
-    """A method of an environment and its clones that leaves it alone when `env.Override(...)` asks for it.
+    """A method of an environment and its clones that does not change it if `env.Override(...)` clones the method.
 
-    SCons sets what it makes for the override, and the override hands settings on to `env`: later calls of `env.Model`
-    would have got the override.
+    SCons would set the clone as an attribute of the override, which passes it on to `env`. Later calls of `env.Model`
+    would then get the override.
     """
 
     def clone(self, new_object: Environment) -> Any:
@@ -104,10 +104,10 @@ class _Method(MethodWrapper):  # type: ignore[misc]
 
 
 def model(env: Environment, name: str, source: Any = None, TARGET: str | None = None, **options: Any) -> list[Node]:
-    """Objects of the model in the file `source`, to be linked; its header `NAME.h` is found from now on in `env`.
+    """Objects of the model in the file `source`, to be linked. Adds the folder of its header `NAME.h` to CPPPATH.
 
-    The generated files lie in `edgebuild/NAME` of the build folder; a second model of this NAME there, for another
-    target, lies in `edgebuild/TARGET/NAME`. Options are those of `edgebuild model`, in upper case and with `_` for `-`.
+    The generated files are in `edgebuild/NAME` of the build folder; those of a second model NAME, for another target,
+    in `edgebuild/TARGET/NAME`. Options are those of `edgebuild model`, in upper case and with `_` for `-`.
     """
     where = f"Model('{name}')"
     if source is None:
@@ -122,10 +122,10 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
 
 
 def models(env: Environment, name: str, sources: Any = None, TARGET: str | None = None, **options: Any) -> list[Node]:
-    """Objects of models that share one arena, named after their files; `NAME.h` has them and the buffers.
+    """Objects of models that share one arena, named after their files; `NAME.h` declares them and the buffers.
 
-    SHARE: "exclusive", "pipeline" or "concurrent". BUFFERS: a list of the application's, each as
-    "audio=4K,alive=kws.input". Other options are those of each model.
+    SHARE: "exclusive", "pipeline" or "concurrent". BUFFERS: a list of the application's buffers, each as
+    "audio=4K,alive=kws.input". Other options apply to each model.
     """
     where = f"Models('{name}')"
     if not sources:
@@ -146,7 +146,7 @@ def _files(env: Environment, where: str, names: Any) -> list[Node]:
 
 
 def _objects(env: Environment, folder: Node, name: str, products: list[Node]) -> list[Node]:
-    """Objects of what is generated for a model or, in its own files, for a group."""
+    """Objects of the generated files of a model, or of a group's own files."""
     file = {node.name: node for node in products}
     if f"{name}.c" not in file:
         objects = list(env.Object(file[f"{name}_arena.c"]))
@@ -162,18 +162,18 @@ def _objects(env: Environment, folder: Node, name: str, products: list[Node]) ->
 
 
 def _of_model(env: Environment, folder: Node, name: str, file: dict[str, Node]) -> list[Node]:
-    # .S files get the C flags, which say what the processor is, but are not preprocessed: an `-include config.h` of
-    # these would bring declarations. Clang would warn of what an assembler has no use for.
+    # .S files get the C flags, which name the processor, but are not preprocessed: an `-include config.h` among them
+    # would insert declarations. Clang would warn of flags that the assembler does not use.
     flags = ["$CCFLAGS", "$ASFLAGS", "-x", "assembler", "-Wno-unused-command-line-argument"]
     assembled = env.Object(file[f"{name}_weights.S"], ASPPFLAGS=flags)
-    # .incbin is a dependency that no scanner sees.
+    # No scanner sees the dependency of .incbin.
     env.Depends(assembled, file[f"{name}_weights.bin"])
     objects = [*env.Object(file[f"{name}.c"]), *assembled]
     return [*objects, *env.Object(folder.File(env.subst(f"{name}_weights_c$OBJSUFFIX")), file[f"{name}_weights.c"])]
 
 
 def _library(env: Environment, options: dict[str, Any]) -> list[Node]:
-    """The library of kernels that options name; the header of a copy between memories is found from now on."""
+    """The kernel library that the options name. With MAP, adds the folder of the DMA unit's header to CPPPATH."""
     if options.get("MAP", "off") != "off":
         env.AppendUnique(CPPPATH=[str(hal_dir() / "include")])
     named = options.get("BACKEND") == "cmsis-nn" and options.get("CMSIS_NN")
@@ -183,13 +183,13 @@ def _library(env: Environment, options: dict[str, Any]) -> list[Node]:
 def cluster(
     env: Environment, name: str, source: Any, file: Any, DEVICES: Any, TARGET: str | None = None
 ) -> dict[str, list[Node]]:
-    """Objects of the model on several devices, which `file` describes, by device; device D's header is `NAME_D.h`."""
+    """Objects by device of the model on the devices that `file` describes; the header for device D is `NAME_D.h`."""
     devices = DEVICES.split() if isinstance(DEVICES, str) else DEVICES
     return {d: model(env, f"{name}_{d}", source, TARGET, CLUSTER=file, DEVICE=d) for d in devices}
 
 
 def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
-    """CMSIS-NN in `place` as a library, from which programs take what they call; its header is found from now on."""
+    """CMSIS-NN in `place` as a static library. Adds the folder of its headers to CPPPATH."""
     env.AppendUnique(CPPPATH=[place.srcnode().Dir("Include")])
     sources = cmsis_nn_sources(Path(place.srcnode().abspath))
     folder = env.Dir("edgebuild").Dir("cmsis_nn")
@@ -200,7 +200,7 @@ def _cmsis_nn(env: Environment, place: Node) -> list[Node]:
 def bf_driver(
     env: Environment, name: str, sources: Any = None, TARGET: str | None = None, **options: Any
 ) -> list[Node]:
-    """Objects of the driver in the dialect's `sources`; `NAME_regs.h` and the others are found from now on in `env`.
+    """Objects of the driver in the dialect's `sources`. Adds the folder of `NAME_regs.h` and others to CPPPATH.
 
     Options are those of `edgebuild driver`: LAYOUT, REGISTER_WIDTH, PROFILE. Files are relative to the SConscript.
     """
@@ -218,9 +218,9 @@ def bf_driver(
     _, colon, file = str(env.subst(options.get("LAYOUT") or "")).partition(":")
     more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
     env.Depends(products, [env.File(f) for f in more])
-    beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # where headers that stay includes are found
+    beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # for headers that stay includes
     _tell_editors(env, folder, sources, beside)
-    lines = folder.File(f"{name}.lines")  # #line has macros for the sources; this file says where they are
+    lines = folder.File(f"{name}.lines")  # defines the macros that #line has for the sources
     compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
     more = [f"@{lines.path}"] if re.search(r"gcc|clang|^cc$", compiler) else []
     built = env.Object(
@@ -231,7 +231,7 @@ def bf_driver(
 
 
 def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: list[Node]) -> None:
-    """Rows in compile_commands.json, where `env` has one, that say how to read the sources; nothing is built."""
+    """Add rows to compile_commands.json, if `env` has one, for editors that parse the sources; they build nothing."""
     if "CompilationDatabase" not in env["BUILDERS"]:
         return
     support = env.Dir(str(hal_dir() / "include"))
@@ -245,7 +245,7 @@ def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: l
 
 
 def _flags(env: Environment, folder: Node) -> str:
-    """The include folders and definitions of `env`, one on a line; folders of products are left out."""
+    """The include folders and definitions of `env`, one per line, without folders of products."""
     products = env.Dir("edgebuild")
     paths = map(env.Dir, PathList(env.get("CPPPATH", ())).subst_path(env, None, None))
     kept = [d for d in paths if not (d == products or d.is_under(products))]
@@ -256,7 +256,7 @@ def _flags(env: Environment, folder: Node) -> str:
 
 
 def clock_config(env: Environment, name: str, TARGET: str | None = None, **options: Any) -> list[Node]:
-    """The object that switches the target's clocks; its header `clock_config.h` is found from now on in `env`.
+    """The object that switches the target's clocks. Adds the folder of its header `clock_config.h` to CPPPATH.
 
     HSE: the board's external clock, such as "8MHz"; SYSCLK: the clocks to switch between, a list or "72MHz,216MHz".
     A chip has one clock, so a program has one of these, and an environment too.
@@ -272,13 +272,12 @@ def clock_config(env: Environment, name: str, TARGET: str | None = None, **optio
 def use_target(env: Environment, name: str, LIBC: bool = False, LINKER_SCRIPT: Any = None) -> None:
     """Compile, link and start up the programs of `env` for a target, and make models for it.
 
-    LIBC: with the toolchain's C library, which floating-point models need. LINKER_SCRIPT: a file in the place of the
-    one that ships. $EDGEBUILD_RUNNER becomes the command that
-    runs $SOURCE in the target's emulator.
+    LIBC: use the toolchain's C library, which floating-point models need. LINKER_SCRIPT: a file in place of edgebuild's
+    own. $EDGEBUILD_RUNNER becomes the command that runs $SOURCE in the target's emulator.
     """
     name = where = env.subst(name)
     if name.endswith((".yaml", ".yml")):
-        name = env.File(name).srcnode().rfile().abspath  # other SConscripts use `env` from folders of their own
+        name = env.File(name).srcnode().rfile().abspath  # absolute, since SConscripts in other folders use `env`
     chip = _load(f"EdgeBuildTarget('{where}')", name)
     tools = chip.toolchain
     libc = tools.libc if LIBC else ()
@@ -305,7 +304,7 @@ def use_target(env: Environment, name: str, LIBC: bool = False, LINKER_SCRIPT: A
 
 
 def _add_firmware(env: Environment, chip: Target, folder: Node, script: Node) -> None:
-    """Give every program of `env` start-up code, and let it depend on its linker scripts."""
+    """Add start-up code to every program of `env`, and a dependency on its linker scripts."""
     support = firmware_support(chip)
     scripts = [env.Command(folder.File(a.name), env.Value(a.data.decode()), Action(write_value, None)) for a in support]
     scripts.append(script)
@@ -330,11 +329,11 @@ def _products(
     outputs: tuple[str, ...],
     scanner: Any = None,
 ) -> tuple[Node, list[Node]]:
-    """The folder and the files that a request becomes. `source`: a node, or a list of them."""
+    """(folder, products) of a request. `source`: a node, or a list of them."""
     _check_options(where, options, kind)
     target = _target_name(env, where, given_target)
     products = env.Dir("edgebuild")
-    # In upper case, as in macros; and file systems there are that see no difference.
+    # Compared in upper case, as in macros, and since some file systems ignore case.
     names = products.attributes.__dict__.setdefault("edgebuild_names", {})
     if (other := names.setdefault(name.upper(), name)) != name:
         raise wrong(f"{where}: error: the name is taken in this folder by '{other}'; choose another name")
@@ -345,7 +344,7 @@ def _products(
     if folder.attributes.__dict__.setdefault("edgebuild_request", text) != text:
         raise wrong(f"{where}: error: the name is taken in this folder by another request; choose another name")
     request = folder.File(f"{name}.req.json")
-    # Our Python is no input; what counts is the code.
+    # The Python interpreter is no input; edgebuild's code is.
     settings = {"EDGEBUILD_REQUEST": request.path, "EDGEBUILD_TEXT": text, "IMPLICIT_COMMAND_DEPENDENCIES": 0}
     settings["EDGEBUILD_CALL"] = call_option()
     header = f"{name}.h" if kind == "model" and not options.get("CLUSTER") else ""
@@ -357,15 +356,15 @@ def _products(
     env.Clean(rest[0], request)
     by_name = {node.name: node for node in (*rest, *ahead)}
     products = [by_name[f] for f in outputs]
-    # What the request says, in words that --debug=explain prints. Of one product, which is enough for all.
+    # The request as values, which --debug=explain prints. A dependency of one product is enough for all.
     stated = json.loads(text)
     words = [f"target {stated['target']}", *(f"{o.upper()}={value}" for o, value in stated["options"].items())]
     version = [env.Value(word) for word in (*words, f"edgebuild {code_at_start()[:16]}")]
     env.Depends([products[0], *ahead], version)
     if _is_of_killed_run(env, request, text):
         env.AlwaysBuild(products, ahead)
-    # All that the run will read besides its sources is known now. A scanner of the depfile would know it only after
-    # the first run, and SCons would take that news for a reason to run again.
+    # All inputs besides the sources are known now. A scanner of the depfile would see them only after the first run,
+    # and SCons would then run again because of them.
     if files := [*files, *(env.File(f) for f in with_code(load_target(target).files, ()))]:
         env.Depends([products[0], *ahead], files)
     inputs = [*(source if isinstance(source, list) else [source]), *files]
@@ -373,7 +372,7 @@ def _products(
     request.attributes.__dict__.update(edgebuild_target=target, edgebuild_products=list(products))
     products[0].attributes.edgebuild_request = request
     env.Alias("codegen", [products[0], *ahead])
-    # As a text where that says the same: of nodes SCons asks much more each time that it reads the list.
+    # As text if that is equivalent: nodes in the list are slower each time that SCons evaluates it.
     path = folder.path.replace("$", "$$") if folder.get_all_rdirs() == [folder] else folder
     env.AppendUnique(CPPPATH=[f"#/{path}" if isinstance(path, str) and not os.path.isabs(path) else path])
     return folder, list(products)
@@ -389,24 +388,24 @@ def _command(
     action: Any,
     settings: dict[str, Any],
 ) -> list[Node]:
-    """The files that one run of a request makes; `part`: see `stamp.stamp_of`."""
+    """The nodes of one run of a request; `part`: see `stamp.stamp_of`."""
     nodes = env.Command([folder.File(f) for f in files], source, action, **settings)
-    # SCons remembers what its last complete run was made from. A run that was killed may have left other files.
+    # SCons records the inputs of its last complete run. A killed run may have left other files.
     if os.path.exists(nodes[0].abspath) and not is_current(folder.File(f"{name}.req.json").abspath, part):
         env.AlwaysBuild(nodes)
     for node in nodes:
-        node.set_precious()  # stays where it is until the run replaces it, in one move
+        node.set_precious()  # not deleted before the run, which replaces it atomically
         node.set_nocache()
-    # As a side effect, since SCons removes from a variant folder what is neither made nor a copy.
+    # As a side effect, since SCons removes files from a variant folder that are neither targets nor copies.
     stamp = env.SideEffect(folder.File(f"{name}{part}.stamp"), nodes[0])
     env.Clean(nodes[0], [*stamp, folder.File(f"{name}{part}.d")])
     return list(nodes)
 
 
 def _is_of_killed_run(env: Environment, file: Node, text: str) -> bool:
-    """Whether the file has another text, of a run that ended before SCons wrote down what it did.
+    """Whether the file has another text, from a run that was killed before SCons recorded it.
 
-    SCons then takes the products for those of the run before that.
+    SCons would then mistake the products for those of the run before.
     """
     place = Path(file.abspath)
     if not place.exists() or is_written(place, text.encode()):
@@ -416,7 +415,7 @@ def _is_of_killed_run(env: Environment, file: Node, text: str) -> bool:
 
 
 class _Missing(File):  # type: ignore[misc]
-    """A file that a call names and that is not there: an error at the call, unless a later rule makes it."""
+    """A missing file that a call names: an error at the call, unless a later rule builds it."""
 
     __slots__ = ()
 
@@ -444,7 +443,7 @@ def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
 
 
 def _target_name(env: Environment, where: str, given: str | None) -> str:
-    """The target that a call names, or that of `env`; one that is known."""
+    """The target that a call names, or that of `env`, checked against the compiler and its flags."""
     name = str(env.subst(given or "$EDGEBUILD_TARGET"))
     compiler = "" if name else os.path.basename(str(env.subst("$CC")).split(" ")[0])
     if re.search(r"-(none|elf|eabi\w*)-", compiler):
@@ -466,7 +465,7 @@ def _scripts(nodes: list[Node], kind: str) -> list[Node]:
 
 
 def _check_places(target: list[Node], source: list[Node], env: Environment) -> tuple[list[Node], list[Node]]:
-    """Link `N_check.ld` of the models among the objects, and among those of libraries that are given as nodes."""
+    """Link `N_check.ld` of the models among the objects, and among the objects of libraries given as nodes."""
     nodes = [n for n in (*source, *env.Flatten(env.get("LIBS", []))) if hasattr(n, "sources")]
     return target, [*source, *_scripts([*nodes, *(s for n in nodes for s in n.sources)], "check")]
 
@@ -492,13 +491,13 @@ def _request(
     target: str,
     options: dict[str, Any],
 ) -> tuple[str, list[Node]]:
-    """The text of the request file (edgebuild.base.request says what is in it) and the files that its options name."""
+    """(text of the request file, see edgebuild.base.request; files that its options name)."""
     files: list[Node] = []
 
     def relative(node: Node) -> str:
         if not node.has_builder():
             node = node.srcnode()  # not the copy in a variant folder
-            node = node if os.path.isdir(node.abspath) else node.rfile()  # which makes a file of what is not there yet
+            node = node if os.path.isdir(node.abspath) else node.rfile()  # `rfile` turns a missing entry into a file
         return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
 
     def named(file: Any) -> str:
@@ -531,7 +530,7 @@ def _request(
 
 
 def _write_request(target: list[Node], source: list[Node], env: Environment) -> None:
-    """Write the request; what it says are dependencies."""
+    """Write the request file. Its content is a dependency already."""
     file = Path(target[0].dir.abspath) / os.path.basename(env["EDGEBUILD_REQUEST"])
     write_atomic(file, env["EDGEBUILD_TEXT"].encode())
 
@@ -546,7 +545,7 @@ _ACTION, _HEADER_ACTION = _run("$EDGEBUILDCOMSTR"), _run("$EDGEBUILDHEADERCOMSTR
 
 
 def call_place() -> str:
-    """The file and the line of the SConscript that calls, or nothing."""
+    """FILE:LINE of the call in the user's SConscript, or ""."""
     frame: Any = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename
@@ -557,18 +556,18 @@ def call_place() -> str:
 
 
 def call_option() -> Literal:
-    """The option that tells a command which call asks for it; SCons leaves blanks in its path alone."""
+    """The option with the position of the call; a Literal, so that SCons does not split it at blanks."""
     return Literal(f"--call={call_place()}")
 
 
 def wrong(text: str) -> StopError:
-    """An error with the line of the SConscript. After a UserError SCons prints the innermost line, in this package."""
+    """An error with the line of the SConscript. For a UserError, SCons would print the innermost line, in this file."""
     place = call_place()
     return StopError(f"{place}: {text}" if place else text)
 
 
 def wrong_file(where: str, error: EdgebuildError) -> StopError:
-    """Errors in a file that a call names, at their lines in that file; others with the line of the SConscript."""
+    """An error at its line in the file that a call names; without a file, at the line of the SConscript."""
     if all(os.path.isfile(d.file) for d in error.diagnostics):
         return StopError(str(error))
     return wrong("\n".join(f"{where}: {spelled(d)}" for d in error.diagnostics))
@@ -586,7 +585,7 @@ EXPECTED = {"MIN_ACCURACY": r"0|1|[01]?\.\d+", "MAX_INSTRUCTIONS": r"\d+"}
 
 
 def requests_of(env: Environment, nodes: list[Node]) -> list[Node]:
-    """The requests that objects of models, drivers and clocks come from, also where they lie in libraries."""
+    """The requests of the models, drivers and clocks among the nodes, also inside of libraries."""
     requests: dict[Node, None] = {}
     open_, seen = [n for n in nodes if hasattr(n, "sources")], set[Node]()
     while open_:
@@ -600,10 +599,10 @@ def requests_of(env: Environment, nodes: list[Node]) -> list[Node]:
 
 
 def report(env: Environment, program: Any, ENTRY: str = "", **budgets: Any) -> Node:
-    """Report what a program takes of flash, RAM and stack: `scons NAME_size` prints it, `scons NAME_report` writes it.
+    """Report a program's flash, RAM and stack: `scons NAME_size` prints the report, `scons NAME_report` writes it.
 
-    FLASH_BUDGET, RAM_BUDGET, STACK_BUDGET: more is an error of the link. ENTRY: the function where the stack begins.
-    The report is NAME_size.json, and NAME.spdx.json, a bill of materials. Returns the two files.
+    FLASH_BUDGET, RAM_BUDGET, STACK_BUDGET: limits; exceeding one fails the link. ENTRY: the function at which the stack
+    begins. Returns the files NAME_size.json, the report, and NAME.spdx.json, a bill of materials.
     """
     node = env.arg2nodes(program, env.fs.File)[0]
     name = os.path.basename(str(node))
@@ -644,10 +643,10 @@ def report(env: Environment, program: Any, ENTRY: str = "", **budgets: Any) -> N
 
 def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: Any = None, LABELS: Any = None,
                NAME: str = "", **expected: Any) -> Node:  # fmt: skip
-    """A test that runs a model, which `env.Model` returned, against its reference in the simulator of a target.
+    """A test that compares a model, as returned by `env.Model`, with its reference in the simulator of a target.
 
-    `scons model_NAME_TARGET` runs it, and `scons edgebuild_test` all. INPUTS and LABELS are files of numpy,
-    MIN_ACCURACY (default: 1) is the part of the labels that must be right, MAX_INSTRUCTIONS the most for one inference.
+    `scons model_NAME_TARGET` runs it, and `scons edgebuild_test` all tests. INPUTS and LABELS: files of numpy.
+    MIN_ACCURACY (default: 1): least share of correct labels. MAX_INSTRUCTIONS: limit for one inference.
     """
     request = next(iter(requests_of(env, env.Flatten([model]))), None)
     if request is None:
