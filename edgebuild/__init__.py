@@ -1,9 +1,9 @@
 """edgebuild: neural networks and register drivers as build inputs of firmware.
 
-`edgebuild.compile` is loaded when it is first used: the command's no-change path imports this package.
+`edgebuild.compile` is imported at its first use, since the fast path for unchanged builds imports this package.
 """
 
-TYPE_CHECKING = False  # of `typing`, whose import takes longer than the no-change path
+TYPE_CHECKING = False  # instead of that of `typing`, whose import takes longer than the fast path
 if TYPE_CHECKING:
     from .base.errors import EdgebuildError as EdgebuildError
     from .build.api import Result as Result

@@ -1,4 +1,4 @@
-"""Where build systems find their side of edgebuild. Projects import this module; its names are stable."""
+"""Paths of edgebuild's modules for build systems. Projects import this module; its names are stable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def cmake_dir() -> Path:
 
 
 def scons_toolpath() -> Path:
-    """The folder in which SCons finds the tool `edgebuild`."""
+    """The folder with the tool `edgebuild`, for SCons' tool path."""
     return PACKAGE / "build" / "scons" / "site_tools"
 
 
 def write_cmake_module(out: Path) -> None:
-    """Put `FindEdgeBuild.cmake`, for a project that keeps it among its own files, into the folder `out`."""
+    """Write `FindEdgeBuild.cmake` into the folder `out`, for a project that keeps a copy of it."""
     name = "FindEdgeBuild.cmake"
     publish([Artifact(name, (cmake_dir() / name).read_bytes())], out, owned=False)

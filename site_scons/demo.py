@@ -1,4 +1,4 @@
-"""Output of `./sconsw demo`: the sample's programs at work, and what they take of their chips."""
+"""Output of `./sconsw demo`: runs of the sample's programs, and a table of their sizes and instructions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("target", "flash B", "of it weights", "arena B", "stack B", "instruct
 
 
 def demo(apps: dict[str, Path], model: Path) -> int:
-    """Run the program of each target, then print a table; 0 if every digit was recognised everywhere."""
+    """Run the program of each target, then print a table; returns 0 if all programs recognise all digits."""
     rows = []
     for name, elf in apps.items():
         target = load_target(name)
@@ -35,7 +35,7 @@ def demo(apps: dict[str, Path], model: Path) -> int:
 
 
 def measured(target: str, elf: Path, model: Path) -> tuple[object, ...]:
-    """One row: sizes from the program itself, the rest from a test program around the same model."""
+    """One row: sizes from the program itself, other figures from a test program with the same model."""
     sizes = read_sizes(elf, "digits", allow_libm=False)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "verify.json"

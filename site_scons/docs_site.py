@@ -1,4 +1,4 @@
-"""Hooks of MkDocs (mkdocs.yml): the pages at the top of the checkout join those of docs/, links lead to either."""
+"""Hooks of MkDocs (mkdocs.yml): they add the pages at the top of the checkout to those of docs/, and adapt links."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Links from the top into docs/ and back as they are on the site; files that the site does not have become text."""
+    """Rewrite links between the top and docs/ for the site; links to files that the site lacks become text."""
     folder = "" if page.file.src_uri in TOP.values() else "docs"
 
     def moved(match):

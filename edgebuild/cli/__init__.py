@@ -1,6 +1,6 @@
-"""The command: a function for each subcommand, in the modules of this folder; `commands.toml` has their arguments.
+"""The command: one function per subcommand, in the modules of this folder; `commands.toml` has their arguments.
 
-Only the module that is asked for is imported, and it imports late what it needs, so that `--help` is quick.
+Only the module of the requested subcommand is imported, and its own imports are late, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .parsing import TABLE, command_line
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
+    """Run the command. Exit status: 0 done, 1 the input is wrong, 2 wrong usage, 3 a required tool is missing."""
     argv = sys.argv[1:] if argv is None else argv
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _wants_colour(stream: TextIO) -> bool:
-    """Whether it is a terminal, and nobody forbids colour (no-color.org) or asks for it in any case."""
+    """Whether it is a terminal. NO_COLOR (no-color.org) and TERM=dumb forbid colour, FORCE_COLOR enforces it."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
@@ -46,7 +46,7 @@ def _coloured(match: re.Match[str]) -> str:
 
 
 class _Shown:
-    """A stream on which nothing that is printed steers the terminal, but for the colour of a message's first word."""
+    """A stream that escapes control characters, and may colour the word "error" or "warning" of a message."""
 
     def __init__(self, stream: TextIO, coloured: bool = False) -> None:
         self._stream, self._coloured = stream, coloured
@@ -90,7 +90,7 @@ def _main(argv: list[str]) -> int:
 
 
 def _refused(error: EdgebuildError) -> int:
-    """Print an error and the way to the page of its kind; the exit status."""
+    """Print an error with the command that explains its kind; returns the exit status."""
     print(error, file=sys.stderr)
     print(f"  `edgebuild explain {code_of(str(error))}` says more", file=sys.stderr)
     return 3 if isinstance(error, MissingTool) else 1

@@ -1,6 +1,6 @@
 """Commands for drivers and clocks, and those that builds call.
 
-Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
+Each command is a function `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def cache(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    """Print what the key of a request is made of, or the fields in which two differ; 1 if there are some."""
+    """Print the parts of a request's key, or the parts in which two keys differ; returns 1 if they differ."""
     files = args.files
     if len(files) not in (1, 2):
         raise fail("cache explain: one request or two", hints=["as in: cache explain a.req.json b.req.json"])
@@ -218,7 +218,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _recipe(file: Path) -> dict[str, str]:
-    """The fields of the key of a request file, or those that were printed of one."""
+    """The parts of the key of a request file, or those in the JSON that `cache explain` printed."""
     from ..base import cache
     from ..build.run import for_any_name, model_files
     from ..model import choices
@@ -249,7 +249,7 @@ def cmake_module(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _solver() -> Iterator[None]:
-    """Imports that need the solver, which is an extra. Raises MissingTool."""
+    """Guard imports of the solver, an optional package. Raises MissingTool."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -276,7 +276,7 @@ def prove(args: argparse.Namespace) -> int:
 
 
 def version_request(args: argparse.Namespace, file: Path) -> DriverRequest:
-    """The request that a version in the dialect is compiled for; plain C takes its flags."""
+    """The request to compile a version in the dialect; plain C is parsed with its flags."""
 
     words = {name: ",".join(getattr(args, name)) or None for name in ("include_dirs", "defines", "force_include")}
     layout = {"layout": f"fixed:{args.svd}"} if args.svd else {}

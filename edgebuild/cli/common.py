@@ -1,4 +1,4 @@
-"""Code that the commands that read a model share."""
+"""Functions that several commands share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MaybePath = str | Path | None
 
 
 def check_written(args: argparse.Namespace, written: Iterable[MaybePath], read: Iterable[MaybePath]) -> None:
-    """Raise EdgebuildError if a file that is read is written, or is that of --json, or if a folder takes no file.
+    """Raise EdgebuildError if an output (or the file of --json) is also an input, or cannot be written.
 
-    None: the option is not given.
+    None stands for an option that is not given.
     """
     files = [Path(f) for f in (*written, args.json if args.json != "-" else None) if f]
     check_replaced(files, [f for f in read if f])
     for file in files:
-        folder = next(p for p in file.absolute().parents if p.exists())  # those that are missing are made
+        folder = next(p for p in file.absolute().parents if p.exists())  # missing folders are created
         if not folder.is_dir():
             raise fail(f"cannot write it: {folder.name} is not a folder", file=str(file))
         if not os.access(folder, os.W_OK) and (file.is_file() or not file.exists()):
@@ -37,9 +37,9 @@ def check_written(args: argparse.Namespace, written: Iterable[MaybePath], read: 
 
 
 def show(args: argparse.Namespace, text: str, data: Any) -> None:
-    """Print the text, or the data as JSON in its place where `--json -` asks for it; or write them to a file, too.
+    """Print the text, or with `--json -` the data as JSON instead. With `--json F` also write the data to F.
 
-    `data`: what JSON can hold, or a text that is JSON.
+    `data`: a JSON value, or text in JSON.
     """
     import json
 
@@ -53,7 +53,7 @@ def show(args: argparse.Namespace, text: str, data: Any) -> None:
 
 
 def started(args: argparse.Namespace) -> int:
-    """The time (ns) from which products are dated. What stands for the code in a depfile is up to date by then."""
+    """The time (ns) for the date of products. With a depfile, the file that represents the code is updated before."""
     from ..base.own_code import code_inputs
 
     if args.depfile:
@@ -62,9 +62,9 @@ def started(args: argparse.Namespace) -> int:
 
 
 def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespace, began: int) -> int:
-    """Compile, write the products below `args.output`, if there is one, and print the summary or the report.
+    """Compile, write the products below `args.output`, if it is given, and print the summary or the report.
 
-    Raises EdgebuildError, with nothing written, for whatever is wrong, and for products in place of what is read.
+    Raises EdgebuildError, with nothing written, for wrong input, and for products that would replace inputs.
     """
     from ..build.run import compiled_files, files_read, unused_weights
 
@@ -87,11 +87,11 @@ def write_compiled(request: ModelRequest | GroupRequest, args: argparse.Namespac
 def publish_products(
     artifacts: Sequence[Artifact], args: argparse.Namespace, read: Iterable[str], began: int, gone: Iterable[str] = ()
 ) -> None:
-    """Write the products below `args.output`, and into `args.depfile`, if it is given, what they were made from.
+    """Write the products below `args.output`, and their inputs into `args.depfile`, if it is given.
 
-    `read`: files besides those of edgebuild. With a depfile all products get the date when the command `began` (ns).
-    Those with the bytes of before would stay older than what was read, and make or Ninja would run the command in
-    every build. Raises EdgebuildError, with nothing written, for a path that make has no way to write.
+    `read`: inputs other than edgebuild's own files. With a depfile, all products get the date `began` (ns): unchanged
+    products would otherwise stay older than their inputs, and make or Ninja would run the command in every build.
+    Raises EdgebuildError, with nothing written, for a path that make cannot express.
     """
     from ..base.depfile import make_depfile, unread_by_make
     from ..base.own_code import code_inputs, with_code
@@ -110,14 +110,14 @@ def publish_products(
 
 
 def model_request_of(args: argparse.Namespace, name: str | None) -> ModelRequest:
-    """The request that the command line is, with what was measured for its target. `name`: default: of the file."""
+    """The request of the command line, with the kernel choices of `edgebuild tune`. `name`: default: the file's."""
     from ..build.api import request_of
 
     return request_of(args.model, name, args.target, given(args, ModelRequest))
 
 
 def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The report of each file: as it is read, or of a model that is compiled for `args.target`, which it then needs."""
+    """The report of each file: read from a report, or of a model that is compiled for `args.target`."""
     from ..build.api import compiled_model, request_of
     from ..model.formats import read_model
     from ..model.views.reports import is_report, read_report
@@ -128,7 +128,7 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
             reports.append(read_report(file))
             continue
         if args.target is None:
-            read_model(file)  # which says so of a file that is no model either
+            read_model(file)  # raises EdgebuildError if it is no model, either
             args.wrong_usage(f"{file} is a model, and models need --target")
         request = request_of(file, None, args.target, given(args, ModelRequest))
         reports.append(compiled_model(request).report)
@@ -137,13 +137,13 @@ def reports_of(args: argparse.Namespace, files: Sequence[Path]) -> list[dict[str
 
 @cache
 def error_kinds() -> dict[str, dict[str, str]]:
-    """Each kind of error by its code: `pattern`, `title` and `page`."""
+    """The kinds of errors by code, each with `pattern`, `title` and `page`."""
     import yaml
 
     return yaml.safe_load((Path(__file__).parent / "errors.yaml").read_text(encoding="utf-8"))
 
 
 def code_of(message: str) -> str:
-    """The code of the first kind whose pattern is in the first line of a message."""
+    """The code of the first kind whose pattern matches in the first line of a message."""
     line = message.partition("\n")[0]
     return next(code for code, kind in error_kinds().items() if re.search(kind["pattern"], line))

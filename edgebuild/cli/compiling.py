@@ -1,6 +1,6 @@
 """Commands about models: compile, export, quantise and look at them.
 
-Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
+Each command is a function `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def export(args: argparse.Namespace) -> int:
 
 
 def _command(args: argparse.Namespace, name: str) -> str:
-    """The command that was given, without folders: the same from wherever it is called."""
+    """The command line without folders, so that it does not depend on the current folder."""
     import os
     import shlex
 
@@ -182,7 +182,7 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def run_cluster(args: argparse.Namespace) -> int:
-    """Print the plan of a cluster, and draw who computes, sends and waits when."""
+    """Print the plan of a cluster, and draw when each device computes, sends and waits."""
     from ..model.cluster.products import ClusterRequest, build_cluster
     from ..model.cluster.terms import words
     from ..model.emit.pictures import timeline_picture
@@ -201,7 +201,7 @@ def run_cluster(args: argparse.Namespace) -> int:
 
 
 def write_graph(args: argparse.Namespace) -> None:
-    """Write the graph after a stage: as ONNX to look at, or as a text that is read as a model."""
+    """Write the graph after a stage: as ONNX for viewers, or as text that can be read as a model."""
     from ..model.compile import drawn_graph, graph_after
     from ..model.formats.text import data_file
     from ..model.formats.text.graph_text import written
@@ -225,11 +225,11 @@ def _is_program(file: Path) -> bool:
         with file.open("rb") as stream:
             return stream.read(4) == b"\x7fELF"
     except (OSError, EdgebuildError):
-        return False  # the reader of models says what is wrong
+        return False  # the reader of models reports the error
 
 
 def _inspect_program(args: argparse.Namespace) -> int:
-    """Print the notes in an ELF file, of which models it was made."""
+    """Print the notes in an ELF file on the models in it."""
     import json
 
     from ..build.size import note_text, notes_of
@@ -273,8 +273,8 @@ def inspect(args: argparse.Namespace) -> int:
     return 0
 
 
-NAMES = {"accuracy": "accuracy", "auc": "AUC"}  # of a metric
-RECURRENT = {"GRU", "LSTM", "RNN"}  # operators that onnxruntime's quantiser leaves as they are
+NAMES = {"accuracy": "accuracy", "auc": "AUC"}  # metrics in messages
+RECURRENT = {"GRU", "LSTM", "RNN"}  # operators that onnxruntime's quantiser leaves in float
 
 
 def quantize(args: argparse.Namespace) -> int:

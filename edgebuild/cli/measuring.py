@@ -1,6 +1,6 @@
-"""Commands that search or run something and print what it costs; `verify` compares a model with its reference.
+"""Commands that search for plans, or run programs, and print costs; `verify` compares a model with its reference.
 
-Of each command there is `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
+Each command is a function `NAME(args)`, which returns the exit status; `commands.toml` has its arguments.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ ONE_DEVICE = (
     *EXPECTED,
 )
 CLUSTER = ("devices", "simulate", "faults", "count")
-DISTURBED = 100  # inferences
+DISTURBED = 100  # default number of inferences with injected faults
 
 
 def _refuse(args: argparse.Namespace, why: str, *names: Iterable[str]) -> None:
-    """End with the usage if one of these options was given, for nobody would read it."""
+    """Exit with a usage error if one of these options is given, since it would have no effect."""
     unread = [name for name in chain(*names) if getattr(args, name) not in (None, False, [])]
     if unread:
         args.wrong_usage(f"{why} --{unread[0].replace('_', '-')}")
@@ -74,7 +74,7 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
-    """Build and run the test firmware of one model; its figures and its verdict."""
+    """Build and run the test firmware of one model; returns its figures and its verdict."""
     from ..model.compile import compile_model
     from ..model.formats import bound_file
     from ..model.verify import verify
@@ -111,7 +111,7 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
 
 
 def _on_board(args: argparse.Namespace, target: Target) -> Target:
-    """The target with a board behind `--port` as its runner, where that is given. Raises EdgebuildError."""
+    """The target, with the board at `--port` as its runner if that is given. Raises EdgebuildError."""
     from ..model.verify.harness import opened
 
     port = args.port or (target.runner.port if target.runner else "")
@@ -131,7 +131,7 @@ def _on_board(args: argparse.Namespace, target: Target) -> Target:
 
 
 def _check_samples(args: argparse.Namespace) -> None:
-    """End with the usage where an option lacks the one that it is about."""
+    """Exit with a usage error if an option lacks another one that it needs."""
     if args.port is None and (args.board_io or args.flash_with):
         args.wrong_usage("--board-io and --flash-with need --port")
     if args.labels is None and args.min_accuracy is not None:
@@ -145,9 +145,9 @@ def _check_samples(args: argparse.Namespace) -> None:
 
 
 def _requests(args: argparse.Namespace) -> list[ModelRequest]:
-    """The request that the command line is, or that of a build system, for its target or for another one.
+    """The request of the command line, or of a build system's request file, for its target or for `--target`.
 
-    Of a group the requests of all models, each with an arena of its own, for the harness has one model.
+    For a group, the requests of all models, each with its own arena, since the harness has one model.
     """
     if not args.model.name.endswith(".req.json"):
         if args.target is None:
@@ -170,7 +170,7 @@ def _requests(args: argparse.Namespace) -> list[ModelRequest]:
 
 
 def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic]:
-    """List what was expected of the model besides results that are equal to the reference's."""
+    """Diagnostics for expectations that the model misses: accuracy, AUC, instructions."""
     missed = []
     if result.get("accuracy", 1) < (args.min_accuracy or 0):
         of = result["samples"]
@@ -184,7 +184,7 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
 
 
 def _core_rows(r: dict[str, Any]) -> list[str]:
-    """Ops on the core beside engines, and why: those of one reason together."""
+    """The ops that run on the core instead of an engine, grouped by reason."""
     rows = dict[str, list[str]]()
     for row in r.get("core", ()):
         rows.setdefault(row["why"], []).append(row["node"])
@@ -226,7 +226,7 @@ def _cluster_verdict(r: dict[str, Any]) -> str:
 
 
 def _difference(first: dict[str, Any]) -> list[str]:
-    """The first wrong result of a step, in words."""
+    """A line about the first wrong result of a step."""
     by = f"op '{first['op']}' makes" if first["op"] else "another step changes"
     return [
         f"  first: {by} '{first['tensor']}'{_place(first['index'])} {first['value']:g}, right is {first['right']:g}"
@@ -234,7 +234,7 @@ def _difference(first: dict[str, Any]) -> list[str]:
 
 
 def _place(index: list[int]) -> str:
-    """Where an element is: an image's by its names, since images are [images, rows, columns, channels]."""
+    """The position of an element; for images, [images, rows, columns, channels], with the names of the axes."""
     at = f"[{', '.join(str(i) for i in index)}]"
     return f"{at} (row {index[1]}, column {index[2]}, channel {index[3]})" if len(index) == 4 else at
 
@@ -254,7 +254,7 @@ def _all_results(results: list[dict[str, Any]]) -> list[str]:
 
 
 def _of_samples(s: dict[str, Any]) -> list[str]:
-    """Lines for the results of the user's samples, beside the float network."""
+    """Lines with the results of the user's samples, compared with the float network."""
     lines = [f"  {s['samples']} samples" + (f": accuracy {100 * s['accuracy']:.2f} %" if "accuracy" in s else "")]
     if "auc" in s:
         lines[0] += f": AUC {100 * s['auc']:.2f} %"
@@ -380,7 +380,7 @@ def simulate(args: argparse.Namespace) -> int:
         simulator, counts = xpulp_simulator(Path(name)), Path(name) / "counts"
         sys.stdout.flush()
         with together() as start:
-            own = sys.stderr if args.json == "-" else None  # where the program's lines go
+            own = sys.stderr if args.json == "-" else None  # the program's standard output
             words = [simulator, args.encoding, args.program, str(args.cores)]
             environment = {**os.environ, "XPULP_COUNTS": str(counts)}
             status = int(start(words, stdin=subprocess.DEVNULL, stdout=own, env=environment).wait())
@@ -480,7 +480,7 @@ def _program(args: argparse.Namespace) -> Linked:
 def _over_budget(
     args: argparse.Namespace, sizes: ProgramSizes, budgets: dict[str, int], last: ProgramSizes | None
 ) -> list[Diagnostic]:
-    """The budgets that do not hold, with what grew and the largest parts."""
+    """Diagnostics for exceeded budgets, with the parts that grew and the largest parts."""
     from ..build.size import TOTAL, growth
 
     problems = []

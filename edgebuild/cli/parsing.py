@@ -1,6 +1,6 @@
-"""The parser of the command line, and what shells and terminals show of it: completion, and the manual page.
+"""The parser of the command line, shell completion, and the manual page.
 
-A mistake gets one line, with the nearest word that is right. Shells ask the command for the words that fit.
+An error is one line, with the most similar valid word. Shells call the command for completions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..base.errors import did_you_mean
 from ..base.options import add_options, options_of
 from ..base.target import target_names
 
-# Words that other tools have for what our commands do.
+# Commands of other tools, and the corresponding commands here.
 OTHERS = {"analyze": "inspect", "benchmark": "verify", "build": "model", "codegen": "model", "compile": "model",
           "convert": "model", "estimate": "fit", "generate": "model", "info": "inspect", "new": "init",
           "profile": "verify", "test": "verify", "validate": "verify"}  # fmt: skip
-REQUIRED = "the following arguments are required: "  # as argparse begins
+REQUIRED = "the following arguments are required: "  # the begin of argparse's message
 TYPES: Mapping[str, Callable[[str], Any]] = {"path": Path, "int": int, "float": float, "": str}
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "commands.toml").read_text(encoding="utf-8"))
 SHARED = TABLE.pop("shared")
@@ -31,7 +31,7 @@ COMMANDS = {name: str(row["about"]) for name, row in TABLE.items()}
 
 
 def add_arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Give a parser the arguments of a command, and commands a function `wrong_usage` for what it cannot check."""
+    """Add the arguments of a command to a parser, and `wrong_usage`, with which commands report usage errors."""
     parser.set_defaults(wrong_usage=parser.error)
     for words, own in rows.items():
         if words == "options":
@@ -61,7 +61,7 @@ def _matching(pattern: str, wrong: str, read: Callable[[str], Any]) -> Callable[
 
 
 def examples() -> dict[str, str]:
-    """The lines of each command's examples, of which `examples.txt` has a section for each."""
+    """The examples of each command: its section in `examples.txt`."""
     _, *sections = re.split(
         r"^\[(\S+)\]\n", (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
@@ -69,7 +69,7 @@ def examples() -> dict[str, str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser in which an option whose value may be left out takes none but one of its choices."""
+    """A parser in which an option with an optional value only takes the next word if that is one of its choices."""
 
     words: tuple[str, ...] = ()
 
@@ -90,14 +90,14 @@ class Parser(argparse.ArgumentParser):
         return result, rest
 
     def format_help(self) -> str:
-        """The help, which ends with the command's examples."""
+        """The help, with the command's examples at the end."""
         if self._subparsers is None:
             self.formatter_class = argparse.RawDescriptionHelpFormatter
             self.epilog = f"examples:\n{examples()[self.prog.split()[-1]]}"
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Print the mistake, and what would be right; exit status 2."""
+        """Print the error and a remedy, and exit with status 2."""
         hints = list(self._required(message))
         options = [flag for flag in self._option_string_actions if flag.startswith("--")]
         flags = [word.partition("=")[0] for word in self.words if word.startswith("--") and word != "--"]
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, "\n  ".join(lines) + "\n")
 
     def _required(self, message: str) -> Iterator[str]:
-        """The help of each argument that is missing."""
+        """The help of each missing argument."""
         names = message.removeprefix(REQUIRED).split(", ") if message.startswith(REQUIRED) else []
         for action in self._actions:
             if set(names) & {"/".join(action.option_strings), action.metavar, action.dest} and action.help:
@@ -136,9 +136,9 @@ def command_parser(command: str) -> argparse.ArgumentParser:
 
 
 def command_line(asked: str) -> argparse.ArgumentParser:
-    """The parser of all. `asked`: the command whose arguments are to be read, the first word that is no option.
+    """The parser of the whole command line. `asked`: the requested command, the first word that is no option.
 
-    If it is none of ours, all commands are there by name, for the help and for what is wrong.
+    If it is no command, the parser has the names of all commands, for the help and for errors.
     """
     parser = Parser("edgebuild", description="Neural networks as build inputs of firmware.")
     parser.add_argument("--version", action="version", version=f"edgebuild {__version__}")
@@ -172,7 +172,7 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def fitting(line: list[str]) -> list[str]:
-    """The words that go on from the last one of a line; none where any file may stand."""
+    """The completions of the last word of a line; empty where a file is expected."""
     return sorted(word for word in map(str, _words(line)) if word.startswith(line[-1] if line else ""))
 
 
@@ -202,7 +202,7 @@ STATUS = ("0 done, 1 the input is wrong or a limit is exceeded, 2 wrong usage, 3
 
 
 def _page() -> Iterator[str]:
-    """The manual page, section 1, in the macros of man(7)."""
+    """The lines of the manual page, section 1, in the macros of man(7)."""
     yield f'.TH EDGEBUILD 1 "" "edgebuild {__version__}"'
     yield from (".SH NAME", r"edgebuild \- neural networks and register drivers as build inputs of firmware")
     yield from (".SH SYNOPSIS", r"\fBedgebuild\fR \fICOMMAND\fR [\fIARGUMENT\fR ...]", ".SH COMMANDS")
@@ -219,7 +219,7 @@ def _page() -> Iterator[str]:
 
 
 def _roff(text: str) -> str:
-    """A line of text that roff reads as nothing else."""
+    """A line of text, escaped for roff."""
     for plain, escaped in (("\\", r"\e"), ("-", r"\-"), ("'", r"\(aq"), ("`", r"\(ga")):
         text = text.replace(plain, escaped)
     return re.sub(r"^(?=\.)", r"\\&", text)

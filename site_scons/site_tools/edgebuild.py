@@ -1,10 +1,10 @@
-"""The tool as SCons looks for it: a file of this name in a folder of its tool path."""
+"""The tool as SCons loads it: a file of this name in a folder of its tool path."""
 
 import sys
 from pathlib import Path
 
-# While SCons loads a tool, this module has the name of the package that it speaks for, and this folder comes first on
-# the search path. Both stand in the way of the package. SCons restores the path afterwards.
+# While SCons loads a tool, this module has the name of the package, and this folder is first on the search path. Both
+# would hide the package. SCons restores the path afterwards.
 del sys.modules["edgebuild"]
 sys.path = [folder for folder in sys.path if Path(folder) != Path(__file__).parent]
 
