@@ -1,7 +1,4 @@
-"""A node of an ONNX file, and readers of operators that compute.
-
-Those are sums of products, windows, normalisation, elements, reductions.
-"""
+"""A node of an ONNX file, and readers of sums of products, windows, normalisations, elementwise ops and reductions."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float32",
     11: "float32", 12: "uint32", 13: "uint64", 16: "float32",
 }  # fmt: skip
-# By the type in the file: the type here, and what is subtracted of value and zero point.
+# Type in the file -> type in the graph, and the number subtracted from values and zero points.
 SIGNED = {
     "int8": ("int8", 0), "uint8": ("int8", 128), "int16": ("int16", 0), "uint16": ("int16", 2**15),
     "int32": ("int32", 0),
@@ -47,11 +44,11 @@ class OnnxNode(ChannelsFirstNode):
         return value.decode() if isinstance(value, bytes) else value
 
     def floats(self, name: str) -> Array:
-        """An attribute that is a list of numbers; empty where it is not there."""
+        """An attribute with a list of numbers as float32; empty if it is missing."""
         return np.array(self.attr(name, []), np.float32)
 
     def stored(self, t: Tensor) -> Array:
-        """The numbers of a constant without a scale, as activations are stored: those of uint8 less 128."""
+        """Values of an unquantised constant as activations of its type are stored: uint8 less 128."""
         return np.asarray(t.data, np.int64) - SIGNED[t.dtype][1]
 
     def dtype_of(self, code: int) -> str:
@@ -61,13 +58,13 @@ class OnnxNode(ChannelsFirstNode):
 
 
 def _plane(node: Any, name: str, default: int, dims: int, ends: int = 1) -> tuple[int, ...]:
-    """An attribute that lists a number for each spatial dimension, as of two dimensions: one is a row of height 1."""
+    """An attribute with a number per spatial dimension, extended to two: a 1-D signal is an image of one row."""
     numbers = listed(node, name, default, dims, ends)
     return tuple(numbers) if dims == 2 else tuple(n for end in numbers for n in (default, end))
 
 
 def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list[int]:
-    """An attribute that lists a number for each end of each spatial dimension."""
+    """An attribute with a number for each end of each spatial dimension. Raises EdgebuildError for another count."""
     values = [int(n) for n in node.attr(name, [default] * dims * ends)]
     if len(values) != dims * ends:
         raise node.error(f"{name} {values} for {dims} spatial dimensions", f"give {dims * ends} numbers")
@@ -75,7 +72,7 @@ def listed(node: Any, name: str, default: int, dims: int, ends: int = 1) -> list
 
 
 def _dims(node: Any, window: Sequence[int]) -> int:
-    """Number of spatial dimensions of the node's window. Raises where weights have others."""
+    """Number of spatial dimensions of the node's window. Raises EdgebuildError if kernel_shape is not the weights'."""
     stated = tuple(node.attr("kernel_shape", window))
     if stated != tuple(window):
         raise node.error(f"kernel_shape {list(stated)} for weights of {list(window)}", "give both the same size")
@@ -85,7 +82,7 @@ def _dims(node: Any, window: Sequence[int]) -> int:
 
 
 def window_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
-    """Stride, dilation and padding of a windowed ONNX node as attributes (auto_pad resolved)."""
+    """Stride, dilation and padding of a windowed ONNX node as attributes, with auto_pad resolved."""
     dims = _dims(node, window)
     stride, dilation = _plane(node, "strides", 1, dims), _plane(node, "dilations", 1, dims)
     auto, size, window = node.attr("auto_pad", "NOTSET"), node.image_size(), (1, *window)[-2:]
@@ -109,13 +106,13 @@ def spread_of(node: Any, window: Sequence[int]) -> dict[str, Any]:
 
 
 def spread_size(node: Any, d: int, size: int, taps: int, stride: int, dilation: int, dims: int) -> tuple[int, int]:
-    """Padding before and size of the result of a ConvTranspose node along dimension d of `dims`."""
+    """Leading padding, and size of the result, of a ConvTranspose node along dimension d of `dims`."""
     auto, wanted = node.attr("auto_pad", "NOTSET"), node.attr("output_shape", [])[-dims:]
     full = stride * (size - 1) + listed(node, "output_padding", 0, dims)[d] + (taps - 1) * dilation + 1
     if not wanted and not auto.startswith("SAME"):
         pads = listed(node, "pads", 0, dims, 2) if auto == "NOTSET" else [0] * 2 * dims
         return pads[d], full - pads[d] - pads[dims + d]
-    out = wanted[d] if wanted else min(full, size * stride)  # a stride beyond the window leaves nothing behind it
+    out = wanted[d] if wanted else min(full, size * stride)  # if the stride exceeds the window, there is no overlap
     spare = max(0, full - out)
     return (spare // 2 if auto == "SAME_UPPER" else spare - spare // 2), out
 
@@ -124,9 +121,9 @@ MATRICES = "Gemm takes matrices: export MatMul and Add for products of more dime
 
 
 def read_gemm(node: Any) -> None:
-    """alpha x w + beta b: constants take up their factors, other operands are multiplied by them.
+    """Read Gemm, alpha x w + beta b. Factors are multiplied into constants; computed operands get a mul.
 
-    A computed matrix makes a product of two activations.
+    With computed weights it is a product of two activations.
     """
     if max(len(node.tensor(at).shape) for at in (0, 1)) > 2:
         raise node.error(f"operands of shapes {node.tensor(0).shape} and {node.tensor(1).shape}", MATRICES)
@@ -151,14 +148,14 @@ def read_gemm(node: Any) -> None:
 
 
 def _times(node: Any, name: str, factor: float) -> str:
-    """Real values times a number."""
+    """Name of a float tensor times a number."""
     if node.builder.tensors[name].constant:
         return str(node.scaled(name, factor))
     return name if factor == 1.0 else str(node.inner("mul", [name, node.array(np.float32(factor))], clamp=compose.OPEN))
 
 
-OUTER = "ABCDEFGH"  # letters for the dimensions that an ellipsis stands for
-Operand = tuple[str, str]  # letters of its dimensions, and its name
+OUTER = "ABCDEFGH"  # letters for the dimensions of an ellipsis
+Operand = tuple[str, str]  # letters of its dimensions, name
 
 
 def read_einsum(node: Any) -> None:
@@ -191,7 +188,7 @@ def read_einsum(node: Any) -> None:
 
 
 def _diagonal(node: Any, letters: str, name: str) -> Operand:
-    """The elements whose places are equal in all dimensions of one letter, which are one dimension then."""
+    """Letters and name of an operand after taking diagonals, so that each letter occurs once."""
     while letter := next((c for c in letters if letters.count(c) > 1), ""):
         first, second = letters.index(letter), letters.rindex(letter)
         rest = [at for at in range(len(letters)) if at not in (first, second)]
@@ -209,7 +206,7 @@ def _diagonal(node: Any, letters: str, name: str) -> Operand:
 def _einsum_pair(
     node: Any, operands: list[Operand], out: str, sizes: dict[str, int]
 ) -> tuple[Operand, Operand, list[Operand]]:
-    """The operands whose product is smallest, not both constant, and the others; of equals the first."""
+    """The pair of operands, not both constant, with the smallest product, and the remaining operands."""
 
     def size(places: tuple[int, int]) -> int:
         rest = [x for i, x in enumerate(operands) if i not in places]
@@ -226,7 +223,7 @@ def _einsum_wanted(rest: list[Operand], out: str) -> str:
 
 
 def _einsum_terms(node: Any) -> tuple[list[str], str]:
-    """Letters of the operands' dimensions, and of the result's."""
+    """Letters of the operands' dimensions and of the result's. Raises EdgebuildError for a malformed equation."""
     left, arrow, out = node.attr("equation", "").replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(node.inputs):
@@ -248,7 +245,7 @@ def _einsum_terms(node: Any) -> tuple[list[str], str]:
 
 
 def _einsum_sum(node: Any, name: str, letters: str, wanted: set[str]) -> tuple[str, str]:
-    """Sum an operand over the dimensions that nothing else has. Returns its new name and letters."""
+    """Sum an operand over the dimensions that are not `wanted` elsewhere. Returns its letters and its new name."""
     axes = tuple(d for d, letter in enumerate(letters) if letter not in wanted)
     if not axes:
         return letters, name
@@ -256,7 +253,7 @@ def _einsum_sum(node: Any, name: str, letters: str, wanted: set[str]) -> tuple[s
 
 
 def _einsum_product(node: Any, names: list[str], terms: list[str], out: str, sizes: dict[str, int]) -> tuple[str, str]:
-    """The sum of products over letters of both operands that the result has not; its name and letters."""
+    """Contract two operands over their common letters that are not in `out`. Returns name and letters."""
     a, b = terms
     batch = "".join(c for c in a if c in b and c in out)
     inner = "".join(c for c in a if c in b and c not in out)
@@ -309,7 +306,7 @@ ONE_PIXEL: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0,
 
 
 def read_dynamic_quantize(node: Any) -> None:
-    """The result, its scale and its zero point, of which a node may want any."""
+    """Read DynamicQuantizeLinear: result, scale and zero point, the latter two if used."""
     x = node.inputs[0]
     axes = tuple(range(len(node.tensor(0).shape)))
     ends = [node.inner(kind, [x], axes=axes) for kind in ("reduce_min", "reduce_max")]
@@ -324,7 +321,7 @@ def read_dynamic_quantize(node: Any) -> None:
 
 
 def _integer_weights(node: Any, axis: int) -> Tensor:
-    """Constant weights without their zero points, which lie along `axis` if there are several."""
+    """Constant weights with their zero points subtracted, which are along `axis` if there are several."""
     w = node.constant(1, "weights")
     zeros = node.given(3, "zero point of the weights")
     if zeros is None or not zeros.any():
@@ -335,7 +332,7 @@ def _integer_weights(node: Any, axis: int) -> Tensor:
 
 
 def _integer_zero(node: Any) -> str:
-    """The zero point of the first operand; 0 if the node has none."""
+    """Name of the zero point of operand 0; of a constant 0 if the node has none."""
     if node.has(2):
         return str(node.inputs[2])
     return str(node.array(np.zeros((), node.tensor(0).dtype)))
@@ -361,7 +358,7 @@ def read_conv_integer(node: Any) -> None:
 
 
 def read_softmax(node: Any) -> None:
-    """Before opset 13 the dimensions from `axis` on are one."""
+    """Read Softmax. Before opset 13 the dimensions from `axis` on are flattened."""
     x = node.tensor(0)
     axis = compose.axis_of(node, node.attr("axis", 1 if node.opset < 13 else -1), len(x.shape))
     if node.opset < 13:
@@ -371,7 +368,7 @@ def read_softmax(node: Any) -> None:
 
 
 def read_instance_normalization(node: Any) -> None:
-    """Each channel of each sample."""
+    """Read InstanceNormalization: normalise each channel of each sample."""
     x = node.tensor(0)
     result, *_ = compose.normalised(node, x.name, tuple(range(2, len(x.shape))), node.attr("epsilon", 1e-5))
     channels, others = x.shape[1], len(x.shape) - 2
@@ -379,7 +376,7 @@ def read_instance_normalization(node: Any) -> None:
 
 
 def read_layer_normalization(node: Any) -> None:
-    """All dimensions from an axis on. Mean and 1 / deviation are outputs, too."""
+    """Read LayerNormalization over all dimensions from an axis on. Outputs 1 and 2: mean, 1 / deviation."""
     rank = len(node.tensor(0).shape)
     axes = tuple(range(compose.axis_of(node, node.attr("axis", -1), rank), rank))
     compose.layer_normalised(node, axes, [*node.inputs[1:], "", ""], node.attr("epsilon", 1e-5))
@@ -394,7 +391,7 @@ def read_mean_variance_normalization(node: Any) -> None:
 
 
 def read_local_response(node: Any) -> None:
-    """A window of `size` channels; alpha is divided by it. Channels are dimension 1."""
+    """Read LRN: a window of `size` channels, dimension 1; alpha is divided by `size`."""
     size = node.attr("size", 0)
     if size < 1:
         raise node.error(f"size {size}", "it must be at least 1")
@@ -420,7 +417,7 @@ def read_grid_sample(node: Any) -> None:
 
 
 def read_affine_grid(node: Any) -> None:
-    """The places of all pixels of an image of known size, times a matrix for each image that the graph computes."""
+    """Read AffineGrid: coordinates of all pixels of an image of constant size, times a matrix per image."""
     theta, size = node.tensor(0), node.numbers(1, "size")
     sides, corners = size[2:], bool(node.attr("align_corners", 0))
     rank = len(sides)
@@ -437,7 +434,7 @@ def read_affine_grid(node: Any) -> None:
 
 # Readers of ONNX operators that compute element by element, or reduce dimensions.
 
-# Functions of elements by the operator's name; those that have its words are not listed.
+# Elementwise functions whose name is the operator's in snake case, and then those with another name.
 OF_ONE_NAME = (
     "Abs Neg Sign Floor Ceil Round Reciprocal Sqrt Exp Log Erf Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh "
     "Tanh Sigmoid HardSigmoid HardSwish LeakyRelu ThresholdedRelu Elu Selu Celu Softplus Softsign Swish Mish Shrink "
@@ -451,7 +448,7 @@ FUNCTIONS_OF = {name: re.sub(r"\B([A-Z])", r"_\1", name).lower() for name in OF_
 
 
 def read_function(node: Any, function: str) -> None:
-    """Attributes of the node have the names of the parameters."""
+    """Read an elementwise function, whose parameters are named like the node's attributes."""
     row = functions.FUNCTIONS[function]
     to = node.tensor(1).dtype if row.condition else ""
     node.emit_function(function, to=to, **{n: node.attr(n, v) for n, v in row.parameters.items()})
@@ -463,7 +460,7 @@ def read_mod(node: Any) -> None:
 
 
 def read_pow(node: Any) -> None:
-    """The result has the type of the base; constant exponents take it on."""
+    """Read Pow. The result has the type of the base, to which the exponent is converted."""
     base, exponent = node.tensor(0), node.tensor(1)
     power = node.inputs[1]
     if exponent.data is not None and exponent.quant is not None:
@@ -475,19 +472,19 @@ def read_pow(node: Any) -> None:
 
 
 def read_chain(node: Any, function: str) -> None:
-    """One op for each operand after the first."""
+    """Read Min, Max, Sum of several operands: one op for each operand after the first."""
     node.chained(node.inputs, "pointwise", True, **attributes(function))
 
 
 def read_mean(node: Any) -> None:
-    """The sum, divided by the number of operands."""
+    """Read Mean: the sum, divided by the number of operands."""
     total = node.chained(node.inputs, "pointwise", False, **attributes("sum"))
     count = node.array(np.float32(len(node.inputs)))
     node.emit_function("quotient", total, count)
 
 
 def read_is_inf(node: Any) -> None:
-    """Beyond the largest number of either sign, or of one; a comparison of x with itself finds nothing."""
+    """Read IsInf: compare with the largest finite number, for one or both signs; for no sign, x > x is never true."""
     signs = bool(node.attr("detect_negative", 1)), bool(node.attr("detect_positive", 1))
     largest = node.array(np.finfo(np.float32).max * np.float32(1 if signs[1] else -1))
     x = node.apply("abs", node.inputs[0]) if all(signs) else node.inputs[0]
@@ -501,7 +498,7 @@ def read_bit_shift(node: Any) -> None:
 
 
 def read_cast_like(node: Any) -> None:
-    """Cast to the type of the second operand, of which no more is read; one with a scale stands for real numbers."""
+    """Read CastLike: cast to the type of operand 1, which is float if that is quantised."""
     x, like = node.tensor(0), node.tensor(1)
     to = "float32" if like.quant is not None else like.dtype
     if x.data is not None and x.quant is None:
@@ -517,9 +514,9 @@ BOUNDS = ((1, "maximum", "min"), (2, "minimum", "max"))  # of Clip: operand, fun
 
 
 def _ends_of_steps(node: Any, x: Tensor) -> tuple[float | None, ...] | None:
-    """Bounds of stored steps as the real numbers that they stand for; None where a clamp takes none such.
+    """Dequantised integer bounds of a Clip; None if a clamp op cannot have them.
 
-    The standard makes all values the upper bound where the bounds cross.
+    If the bounds cross, all values become the upper one, as in the standard.
     """
     assert x.quant is not None
     if x.constant or not x.quant.per_tensor or x.dtype not in ("int8", "int16"):
@@ -532,9 +529,9 @@ def _ends_of_steps(node: Any, x: Tensor) -> tuple[float | None, ...] | None:
 
 
 def read_clip(node: Any) -> None:
-    """Bounds are attributes up to opset 10 and operands from 11 on.
+    """Read Clip. Bounds are attributes up to opset 10 and operands from 11 on.
 
-    Floats without one are bounded by the finite numbers, as the standard says; an infinite one bounds nothing.
+    A missing bound of floats is the largest finite number, as in the standard; an infinite bound is none.
     """
 
     def bound(position: int, name: str) -> float | None:
@@ -545,14 +542,14 @@ def read_clip(node: Any) -> None:
 
     x, name = node.tensor(0), node.inputs[0]
     operands = [(i, function, what) for i, function, what in BOUNDS if node.has(i)]
-    if x.quant is not None:  # bounds are of its scale: what is stored is compared
+    if x.quant is not None:  # bounds are integers of the operand's scale
         ends = _ends_of_steps(node, x)
         if ends is not None:
             return node.add("clamp", node.inputs[:1], replace(x, name=node.outputs[0], origin=None), {"clamp": ends})
         for i, function, what in operands:
             name = node.apply(function, name, node.array(np.ravel(node.constant(i, what).data)[:1], like=x))
     elif is_float(x) and any(t.quant is None and not t.constant for t in (node.tensor(i) for i, *_ in operands)):
-        for i, function, _ in operands:  # the graph computes them: the largest value less 80 dB of a spectrogram
+        for i, function, _ in operands:  # computed bounds, such as a spectrogram's largest value less 80 dB
             name = node.apply(function, name, node.inputs[i])
     else:
         low, high = bound(1, "min"), bound(2, "max")
@@ -563,13 +560,13 @@ def read_clip(node: Any) -> None:
         else:
             low, high = (None if v is None or np.isinf(v) else v for v in (low, high))
         for (_, function, _), value in zip(BOUNDS, (low, high), strict=True):
-            if value is not None:  # integers, and bounds that cross: the upper one counts
+            if value is not None:  # integers, and crossed bounds, of which the upper one takes effect
                 name = node.apply(function, name, node.array(value, like=x))
     node.emit("reshape", [name], shape=x.shape)
 
 
 def keeps_dims(node: Any) -> bool:
-    """The attribute keepdims, which is 0 or 1. Tools read other numbers each in its way."""
+    """The attribute keepdims. Raises EdgebuildError unless 0 or 1, because tools disagree on other values."""
     keep = node.attr("keepdims", 1)
     if keep not in (0, 1):
         raise node.error(f"keepdims {keep}", "it must be 0 or 1")
@@ -577,7 +574,7 @@ def keeps_dims(node: Any) -> bool:
 
 
 def read_axes(node: Any) -> tuple[int, ...] | None:
-    """Axes are an attribute in older opsets and an operand in newer ones; None: nothing is to be done."""
+    """Axes of a reduction, an attribute in older opsets and an operand in newer ones; None: no reduction."""
     given = node.has(1)
     listed = node.constant(1, "axes").data if given else node.attr("axes", None)
     if (listed is None or np.size(listed) == 0) and node.attr("noop_with_empty_axes", 0):
@@ -586,7 +583,7 @@ def read_axes(node: Any) -> tuple[int, ...] | None:
 
 
 def read_reduction(node: Any, kind: str, before: str = "", after: str = "") -> None:
-    """A reduction, perhaps with elementwise functions before and after it."""
+    """Read a reduction, with elementwise functions `before` and `after` it."""
     axes, name = read_axes(node), node.inputs[0]
     if before:
         name = node.apply(before, name)
@@ -605,19 +602,19 @@ def read_reduction(node: Any, kind: str, before: str = "", after: str = "") -> N
 
 
 def read_global_maximum(node: Any) -> None:
-    """Over all rows and columns, which stay as dimensions of size 1."""
+    """Read GlobalMaxPool: the maximum over all spatial dimensions, which become 1."""
     x = node.tensor(0)
     axes = tuple(range(2, len(x.shape)))
     node.emit_as("reduce_max", node.inputs[:1], compose.kept_shape(x, axes, True), axes=axes)
 
 
 def read_log_sum_exp(node: Any) -> None:
-    """The largest element is taken out first, so that nothing overflows."""
+    """Read ReduceLogSumExp. The largest element is subtracted first to avoid overflow."""
     x, axes = node.tensor(0), read_axes(node)
     if axes is None:
         return node.emit("reshape", node.inputs[:1], shape=x.shape)
     largest = node.reshaped(node.inner("reduce_max", node.inputs[:1], axes=axes), compose.kept_shape(x, axes, True))
-    largest = node.inner("clamp", [largest], clamp=(-LARGEST, LARGEST))  # the difference of two infinities is no number
+    largest = node.inner("clamp", [largest], clamp=(-LARGEST, LARGEST))  # the difference of two infinities is NaN
     less = node.apply("difference", node.inputs[0], largest)
     powers = node.apply("exp", less)
     total = node.apply("log", node.inner("reduce_sum", [powers], axes=axes))
@@ -626,7 +623,7 @@ def read_log_sum_exp(node: Any) -> None:
 
 
 def read_lp_normalization(node: Any) -> None:
-    """x / |x| along one axis; 0 where the norm is 0."""
+    """Read LpNormalization: x / |x| along one axis, 0 where the norm is 0."""
     axes, power = (compose.axis_of(node, node.attr("axis", -1), len(node.tensor(0).shape)),), node.attr("p", 2)
     before, after = ("abs", "") if power == 1 else ("square", "sqrt")
     compose.over_norm(node, axes, before, after, 0.0)
@@ -641,7 +638,7 @@ def read_arg(node: Any, largest: bool) -> None:
 
 
 def read_topk(node: Any) -> None:
-    """Values and indices are two ops, each only if something wants it."""
+    """Read TopK: one op for values and one for indices, each only if used."""
     x = node.tensor(0)
     axis = compose.axis_of(node, node.attr("axis", -1), len(x.shape))
     k = node.numbers(1, "k")[0] if len(node.inputs) > 1 else node.attr("k", 1)

@@ -1,4 +1,4 @@
-"""Operators of the domain ai.onnx.ml that the converters of scikit-learn, LightGBM and XGBoost write."""
+"""Readers of ai.onnx.ml operators, which converters of scikit-learn, LightGBM and XGBoost write."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ..compose import kept_shape
 from .onnx_operators import READERS
 
 # TreeEnsemble, TreeEnsembleClassifier and TreeEnsembleRegressor of ai.onnx.ml: forests and boosted trees of
-# scikit-learn, LightGBM, XGBoost. Scores and labels are onnxruntime's where the standard leaves them open.
+# scikit-learn, LightGBM, XGBoost. Where the standard does not define scores and labels, they are onnxruntime's.
 
 OPEN = (None, None)
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC")
 AGGREGATES = ("SUM", "AVERAGE")
 NODES = ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids", "missing_value_tracks_true")
-# Comparisons as "not above": whether the ways change places, and whether the bound is the number before.
+# Comparisons as "not above": whether the branches are swapped, and whether the bound becomes the next lower float.
 MODES = dict(zip(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"), product((False, True), repeat=2), strict=True))
-EQUAL = {"BRANCH_EQ": False, "BRANCH_NEQ": True}  # comparisons of categories: whether the ways change places
+EQUAL = {"BRANCH_EQ": False, "BRANCH_NEQ": True}  # comparisons of categories: whether the branches are swapped
 
 
 def _numbers(node: Any, name: str, dtype: Any) -> Array:
-    """A list of numbers, or the tensor that is there in its place where they are doubles."""
+    """An attribute with a list of numbers, or the attribute `name`_as_tensor, which files with doubles have."""
     tensor = node.attr(f"{name}_as_tensor", None)
     return np.array(node.attr(name, []) if tensor is None else onnx.numpy_helper.to_array(tensor).ravel(), dtype)
 
 
 def _not_above(bound: float, before: bool) -> Any:
-    """The largest number of float32 that is not above a bound of double precision, or `before` it.
+    """The largest float32 number that is not above a double bound, or less than it if `before`.
 
-    An operand of float32 is not above the one exactly if it is not above the other.
+    Comparisons of a float32 operand with it and with the double bound have the same result.
     """
     with np.errstate(over="ignore"):
         number = np.float32(bound)
@@ -46,7 +46,7 @@ def _not_above(bound: float, before: bool) -> Any:
 
 @dataclass(frozen=True)
 class Forest:
-    """The tables of the trees as operands; the targets and the weights of all leaves."""
+    """The tables of the trees as operands of `trees`; targets and weights of all leaves; the number of trees."""
 
     tables: list[str]
     target: Array
@@ -55,7 +55,7 @@ class Forest:
 
 
 def _forest(node: Any, of: str) -> Forest:
-    """`of`: what the attributes of the leaves' targets begin with."""
+    """The forest of a node. `of`: prefix of the attributes with the leaves' targets."""
     ids = {name: _numbers(node, f"nodes_{name}", np.int64) for name in NODES}
     bounds = _numbers(node, "nodes_values", np.float64)
     modes = [m.decode() if isinstance(m, bytes) else m for m in node.attr("nodes_modes", [])]
@@ -81,14 +81,14 @@ def _forest(node: Any, of: str) -> Forest:
         yes, no = (place[tree, ids[name][at]] for name in ("truenodeids", "falsenodeids"))
         tracks = bool(ids["missing_value_tracks_true"][at]) if ids["missing_value_tracks_true"].size else False
         tables.branch(at, ids["featureids"][at], mode, (yes, no), tracks)
-    # The node of every tree that no other node leads to is in files the first of its tree.
+    # The root of every tree is its first node in files.
     first = dict(zip(ids["treeids"][::-1], ids["nodeids"][::-1], strict=True))
     roots = [place[tree, first[tree]] for tree in dict.fromkeys(ids["treeids"])]
     return tables.forest(node, roots, np.array(target), np.array(weight, np.float32))
 
 
 class _Tables:
-    """The tables of nodes, filled one node after the other. `bounds`: a number for each. `more`: nodes behind them."""
+    """The tables of nodes, filled node by node. `bounds`: threshold of each. `more`: number of nodes to be added."""
 
     def __init__(self, bounds: Array, more: int) -> None:
         self.next, count = bounds.size, bounds.size + more
@@ -97,11 +97,11 @@ class _Tables:
         self.threshold = self.bounds.astype(np.float32)
 
     def leaf(self, at: int, first: int, past: int) -> None:
-        """A node that says entries first to past of target and weight."""
+        """Make a node a leaf with entries `first` to `past` of the tables target and weight."""
         self.of["feature"][at], self.of["yes"][at], self.of["no"][at] = -1, first, past
 
     def branch(self, at: int, feature: int, mode: str, targets: tuple[int, int], tracks: bool) -> None:
-        """`targets`: where to go if the comparison is true, and if not. `tracks`: true for what is not a number."""
+        """Make a node a branch. `targets`: next node if the comparison is true, and if not. `tracks`: true for NaN."""
         if mode in EQUAL:
             return self._equal(at, feature, targets[::-1] if EQUAL[mode] else targets, tracks and not EQUAL[mode])
         swapped, before = MODES[mode]
@@ -110,7 +110,7 @@ class _Tables:
         self.threshold[at] = _not_above(self.bounds[at], before)
 
     def _equal(self, at: int, feature: int, targets: tuple[int, int], tracks: bool) -> None:
-        """Equal is not above the bound, and then above the number before. What is not a number is above both."""
+        """Two nodes for equality: not above the bound, and above the next lower float. NaN is above both."""
         second, self.next = self.next, self.next + 1
         self.bounds[second] = self.bounds[at]
         self.branch(at, feature, "BRANCH_LEQ", (second, targets[1]), tracks)
@@ -129,7 +129,7 @@ class _Tables:
 
 
 def _summed(node: Any, forest: Forest, targets: int, aggregate: str = "") -> str:
-    """The sum of what all trees say of every target, with the base values."""
+    """Name of the sum or average of all trees' outputs per target, plus the base values."""
     total: str = node.inner("trees", [_real(node), *forest.tables], targets=targets)
     if (aggregate or node.attr("aggregate_function", "SUM")) == "AVERAGE":
         total = node.inner("mul", [total, node.array(np.float32(1 / forest.trees))], clamp=OPEN)
@@ -139,7 +139,7 @@ def _summed(node: Any, forest: Forest, targets: int, aggregate: str = "") -> str
 
 
 def _transformed(node: Any, name: str, output: int) -> None:
-    """The node's output from raw scores."""
+    """Emit an output from raw scores, transformed by post_transform."""
     transform = node.attr("post_transform", "NONE") or "NONE"
     if transform not in TRANSFORMS:
         raise node.error(f"post_transform {transform}", f"supported: {', '.join(TRANSFORMS)}")
@@ -152,7 +152,7 @@ def _transformed(node: Any, name: str, output: int) -> None:
 
 
 def ensemble(node: Any) -> None:
-    """TreeEnsemble, which version 5 of the domain has in place of the other two. Leaves are a list of their own."""
+    """Read TreeEnsemble, which replaces the other two in version 5 of the domain. Leaves are in a separate list."""
     ids = {name: _numbers(node, name, np.int64) for name in (*(f"nodes_{n}" for n in POSITIONS), "leaf_targetids")}
     tracks = _numbers(node, "nodes_missing_value_tracks_true", np.bool_)
     modes, bounds, weight = (_stored(node, name) for name in ("nodes_modes", "nodes_splits", "leaf_weights"))
@@ -183,12 +183,12 @@ ENSEMBLE_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_
 
 
 def _stored(node: Any, name: str) -> Array:
-    """A tensor attribute."""
+    """The values of a tensor attribute."""
     return onnx.numpy_helper.to_array(node.attr(name, onnx.TensorProto()))
 
 
 def tree_classifier(node: Any) -> None:
-    """Label and scores. Labels that are words have no type here: end the model at the scores."""
+    """Read TreeEnsembleClassifier: label and scores. String labels are not supported; end the model at the scores."""
     forest = _forest(node, "class")
     labels = np.array(node.attr("classlabels_int64s", []), np.int64)
     count = labels.size or len(node.attr("classlabels_strings", []))
@@ -212,9 +212,9 @@ def _label_of_largest(node: Any, scores: str, labels: Array) -> None:
 
 
 def _label_of_two(node: Any, raw: str, labels: Array) -> None:
-    """Whether the second of two classes with leaves of their own has a score above 0, as in onnxruntime.
+    """Emit the label of two classes that both have leaves: 1 if the second score is above 0, as in onnxruntime.
 
-    onnxruntime gives 0 and 1 whatever the labels are, so other labels give no result here.
+    onnxruntime gives 0 and 1 for any labels, so other labels than these are not supported.
     """
     if labels.tolist() != [0, 1]:
         return
@@ -225,7 +225,7 @@ def _label_of_two(node: Any, raw: str, labels: Array) -> None:
 
 
 def _two_classes(node: Any, forest: Forest, labels: Array) -> None:
-    """One score s. If no weight is negative the scores are 1 - s and s, else -s and s, and those are transformed."""
+    """Emit label and scores from one score s: 1 - s and s if no weight is negative, else -s and s, transformed."""
     if forest.target.size:
         zeros = np.zeros(forest.target.size, np.int16)
         forest.tables[TABLES.index("target")] = node.array(zeros)
@@ -255,16 +255,16 @@ TREE_READERS: Mapping[str, Callable[[Any], None]] = {
 
 
 # SVMClassifier and SVMRegressor of ai.onnx.ml, as skl2onnx writes SVC, NuSVC, SVR, NuSVR and OneClassSVM of
-# scikit-learn: one kernel function for all support vectors, a matrix of coefficients, and votes.
+# scikit-learn: a kernel function of all support vectors, a matrix of coefficients, and votes.
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 MOST_DEGREE = 8
 
 
 def _operands(node: Any, count: int, weights: Array) -> list[str]:
-    """Operands of the dense layer that weighs the kernel function of each sample and each support vector.
+    """Operands of the dense layer that weights the kernel function of samples and support vectors.
 
-    Of a linear machine all vectors are one: a sum of products has no need of them, and is rounded less.
+    For a linear kernel the vectors are folded into the weights, which is smaller and rounds less.
     """
     kind, degree, vectors = node.attr("kernel_type", "LINEAR"), _parameters(node)[2], node.floats("support_vectors")
     if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MOST_DEGREE + 1)):
@@ -296,7 +296,7 @@ def _kernels(node: Any, x: str, vectors: Array) -> str:
 
 
 def _parameters(node: Any) -> Sequence[float]:
-    """Gamma, offset, degree."""
+    """Gamma, offset and degree of the kernel."""
     return (*node.attr("kernel_params", []), 0.0, 0.0, 3.0)[:3]
 
 
@@ -313,7 +313,7 @@ def _check_untransformed(node: Any) -> None:
 
 
 def svm_regressor(node: Any) -> None:
-    """The sum of weighted kernels; of one class, 1 inside and -1 outside."""
+    """Read SVMRegressor: the sum of weighted kernels; for one_class 1 inside and -1 outside."""
     _check_untransformed(node)
     count = node.attr("n_supports", 0)
     operands = _operands(node, count, _fitting(node, "coefficients", count)[None])
@@ -327,9 +327,9 @@ def svm_regressor(node: Any) -> None:
 
 
 def svm_classifier(node: Any) -> None:
-    """Vote for one of each pair of classes; the first of those with most votes is the label.
+    """Read SVMClassifier: each pair of classes has a vote; the label is the first class with most votes.
 
-    Scores are those of the pairs, of two classes -s and s; or shares, if the file has probabilities.
+    Scores are those of the pairs, -s and s for two classes; or probabilities, if the file has their parameters.
     """
     own = node.attr("vectors_per_class", [])
     labels = np.array(node.attr("classlabels_ints", []), np.int64)
@@ -357,7 +357,7 @@ def svm_classifier(node: Any) -> None:
 
 
 def _pair_weights(coefficients: Array, own: list[int], pairs: list[tuple[int, int]]) -> Array:
-    """(pairs, vectors): the file has a row for each class but one, with a gap where a class meets itself."""
+    """Weights (pairs, vectors). The file has a row per opposing class, which skips the vector's own class."""
     table, ends = coefficients.reshape(-1, sum(own)), list(accumulate(own))
     weights = np.zeros((len(pairs), sum(own)), np.float32)
     for row, (i, j) in zip(weights, pairs, strict=True):
@@ -384,13 +384,13 @@ DOMAIN = "ai.onnx.ml"
 
 
 def _real(node: Any) -> str:
-    """The first operand in float32."""
+    """Name of operand 0, cast to float32."""
     name: str = node.inputs[0]
     return name if node.tensor(0).dtype == "float32" else node.inner("cast", [name], to="float32")
 
 
 def array_feature_extractor(node: Any) -> None:
-    """Columns of the last dimension; of a vector they make a row."""
+    """Read ArrayFeatureExtractor: elements along the last dimension; those of a vector become a row."""
     x, index = node.tensor(0), node.tensor(1)
     flat = node.reshaped(node.inputs[1], (index.elements,))
     gather = node.before("columns") if len(x.shape) == 1 else node
@@ -402,19 +402,19 @@ def array_feature_extractor(node: Any) -> None:
 
 
 def scaler(node: Any) -> None:
-    """(x - offset) * scale, each for all columns or for one."""
+    """Read Scaler: (x - offset) * scale, each one number or one per column."""
     less = node.apply("difference", _real(node), node.array(node.floats("offset")))
     node.emit("mul", [less, node.array(node.floats("scale"))], clamp=OPEN)
 
 
 def binarizer(node: Any) -> None:
-    """1 where x is above the threshold, else 0."""
+    """Read Binarizer: 1 where x is above the threshold, else 0."""
     bound = node.array(np.float32(node.attr("threshold", 0.0)))
     node.emit("cast", [node.apply("greater", _real(node), bound)], to="float32")
 
 
 def imputer(node: Any) -> None:
-    """Elements that stand for what is not known, most often NaN, become the number of their column."""
+    """Read Imputer: replace elements equal to the marker of missing values, mostly NaN, by their column's number."""
     values, missing = node.floats("imputed_value_floats"), np.float32(node.attr("replaced_value_float", 0.0))
     if not values.size:
         raise node.error("no imputed_value_floats", "numbers in float32 are supported")
@@ -424,7 +424,7 @@ def imputer(node: Any) -> None:
 
 
 def label_encoder(node: Any) -> None:
-    """Whole numbers become others by a table from below the least key to above the largest."""
+    """Read LabelEncoder of integers, as a table from one below the least key to one above the largest."""
     keys, values, default = _listed(node, "keys"), _listed(node, "values"), _default(node)
     if not keys.size or keys.size != values.size or {keys.dtype.kind, values.dtype.kind} - set("if"):
         raise node.error("keys or values that are words", "numbers are supported; encode words in the application")
@@ -445,7 +445,7 @@ WIDEST = 1 << 16
 
 
 def _listed(node: Any, name: str) -> Array:
-    """Keys or values, whichever attribute holds them; of no type that is a number if there are none."""
+    """Keys or values, from any of their attributes; an empty array of strings if there are none."""
     for suffix, dtype in (("int64s", np.int64), ("floats", np.float32)):
         if node.attr(f"{name}_{suffix}", None) is not None:
             return np.array(node.attr(f"{name}_{suffix}", []), dtype)
@@ -463,7 +463,7 @@ def _default(node: Any) -> Any:
 
 
 def one_hot_encoder(node: Any) -> None:
-    """A further dimension with 1 where the element, cut off to a whole number, is the category; elsewhere 0."""
+    """Read OneHotEncoder: a new dimension with 1 where the element, truncated, equals the category, else 0."""
     categories, x = np.array(node.attr("cats_int64s", []), np.int64), node.tensor(0)
     if not categories.size or x.dtype not in ("float32", "int32", "int64"):
         raise node.error("categories that are words", "whole numbers are supported; encode words in the application")
@@ -473,7 +473,7 @@ def one_hot_encoder(node: Any) -> None:
 
 
 def normalizer(node: Any) -> None:
-    """Rows divided by the sum of their sizes, their length, or their largest element."""
+    """Read Normalizer: divide rows by their L1 norm, L2 norm or largest element."""
     x, norm = _real(node), node.attr("norm", "MAX")
     axes = (len(node.tensor(0).shape) - 1,)
     if norm == "MAX":
@@ -488,7 +488,7 @@ def normalizer(node: Any) -> None:
 
 
 def _linear(node: Any, rows: int) -> list[str]:
-    """Operands of the dense layer."""
+    """Operands of the dense layer of a linear model."""
     weights = node.floats("coefficients")
     if rows < 1 or weights.size % rows or weights.size // rows != node.tensor(0).shape[-1]:
         raise node.error(f"{weights.size} coefficients for {rows} results of {node.tensor(0).shape[-1]} features")
@@ -503,7 +503,7 @@ def linear_regressor(node: Any) -> None:
 
 
 def linear_classifier(node: Any) -> None:
-    """The label of the largest score, and the scores. Labels that are words have no type here: cut the label off."""
+    """Read LinearClassifier: label of the largest score, and scores. For string labels, end the model at the scores."""
     labels = np.array(node.attr("classlabels_ints", []), np.int64)
     count = labels.size or len(node.attr("classlabels_strings", []))
     raw = node.inner("dense", _linear(node, count), clamp=OPEN)
@@ -522,7 +522,7 @@ ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "Normalizer": normalizer,
     "OneHotEncoder": one_hot_encoder,
     "Scaler": scaler,
-    # C has no dictionaries: scores stay a row, in the order of their labels.
+    # C has no dictionaries, so scores stay a row in the order of labels.
     "ZipMap": lambda node: node.emit("reshape", node.inputs, shape=node.tensor(0).shape),
     **SVM_READERS,
     **TREE_READERS,

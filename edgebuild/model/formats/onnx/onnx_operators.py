@@ -1,7 +1,6 @@
-"""ONNX's operators: names in the file by the kind of op that they come to, and the reader of a node.
+"""ONNX's operators: kind of op -> name in the file -> reader of a node; "" has those composed of several kinds.
 
-Those under "" are read as other operators. The readers of this module bring values to other places: views, slices,
-joins, gathers, resizes, masks."""
+This module has readers of operators that move values: views, slices, joins, gathers, resizes, masks."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from . import onnx_layers as layers
 
 
 def read_slice(node: Any) -> None:
-    """Starts, ends, axes and steps are operands from opset 10 on."""
+    """Read Slice. Starts, ends, axes and steps are operands from opset 10 on."""
     x = node.tensor(0)
     starts, ends = (node.numbers(at, name, node.attr(name, [])) for at, name in ((1, "starts"), (2, "ends")))
     axes = node.numbers(3, "axes", node.attr("axes", range(len(starts))))
@@ -38,7 +37,7 @@ def read_slice(node: Any) -> None:
 
 
 def read_split(node: Any) -> None:
-    """Equal parts if no sizes are given; the last may be smaller."""
+    """Read Split: equal parts if no sizes are given, of which the last may be smaller."""
     x, count = node.tensor(0), len(node.outputs)
     axis = compose.axis_of(node, node.attr("axis", 0), len(x.shape))
     sizes = node.numbers(1, "split", node.attr("split", []))
@@ -83,13 +82,13 @@ def read_reshape(node: Any) -> None:
 def read_flatten(node: Any) -> None:
     x = node.tensor(0)
     axis = node.attr("axis", 1)
-    if axis != len(x.shape):  # behind the last one is allowed
+    if axis != len(x.shape):  # the axis may be the rank itself
         axis = compose.axis_of(node, axis, len(x.shape))
     node.emit("reshape", node.inputs[:1], shape=(prod(x.shape[:axis]), prod(x.shape[axis:])))
 
 
 def read_squeeze(node: Any) -> None:
-    """Axes are an attribute up to opset 12 and an operand from 13 on."""
+    """Read Squeeze. Axes are an attribute up to opset 12 and an operand from 13 on."""
     x = node.tensor(0)
     listed = node.numbers(1, "axes", node.attr("axes", [d for d, n in enumerate(x.shape) if n == 1]))
     axes = [compose.axis_of(node, a, len(x.shape)) for a in listed]
@@ -104,7 +103,7 @@ def read_unsqueeze(node: Any) -> None:
 
 
 def read_dropout(node: Any) -> None:
-    """Read it as outside of training: the identity. A mask keeps all elements."""
+    """Read Dropout as the identity, as in inference. Its mask is all true."""
     compose.identity(node)
     if len(node.outputs) > 1 and node.outputs[1]:
         node.store(node.outputs[1], np.ones(node.tensor(0).shape, np.bool_))
@@ -128,7 +127,7 @@ def read_pad(node: Any) -> None:
 
 
 def _onnx_value(node: Any) -> int | float | None:
-    """The border's value: real, or as it is stored (int) where a QOperator file has bytes of the operand's scale."""
+    """A Pad's value: a float, or an int in steps of a quantised operand's scale; None for 0.0."""
     fill = node.constant(2, "value")
     if node.tensor(0).quant is not None and fill.quant is None and fill.dtype != "float32":
         return int(np.ravel(node.stored(fill))[0])
@@ -136,9 +135,9 @@ def _onnx_value(node: Any) -> int | float | None:
 
 
 def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -> Array | str:
-    """The places index * steps + rest of the node's indices, which may count from the end of `sizes`.
+    """Flat positions index * steps + rest of the node's indices, which may count from the end of `sizes`.
 
-    Without a rest they are added up along their last dimension. Known places are an array, others a tensor's name.
+    Without `rest` they are summed along their last dimension. An array if indices are constant, else a tensor's name.
     """
     index = node.tensor(1)
     if index.data is not None:
@@ -155,7 +154,7 @@ def _scatter_places(node: Any, sizes: Array, steps: Array, rest: Array | None) -
 
 
 def _element_places(node: Any) -> Array | str:
-    """Places of elements whose index is their place along all axes but one."""
+    """Flat positions for GatherElements and ScatterElements, whose indices replace the coordinate along one axis."""
     shape, index = node.tensor(0).shape, node.tensor(1)
     axis = compose.axis_of(node, node.attr("axis", 0), len(shape))
     if len(index.shape) != len(shape) or any(
@@ -182,7 +181,7 @@ def read_scatter_elements(node: Any) -> None:
 
 
 def read_scatter_nd(node: Any) -> None:
-    """ScatterND: the last dimension of the indices is a place in the first dimensions of the tensor."""
+    """Read ScatterND: the indices' last dimension holds coordinates in the first dimensions of the tensor."""
     shape = node.tensor(0).shape
     depth = node.tensor(1).shape[-1]
     sizes, steps = np.array(shape[:depth]), np.array(base.steps(shape[:depth]))
@@ -194,7 +193,7 @@ Place = Callable[[Array], Array]
 
 
 def _linear_weight(ratio: float, scale: float) -> tuple[int, Array]:
-    """First neighbour, counted from the one at a place or below it, and weights; `scale` below 1 widens the window."""
+    """Offset of the first neighbour from the element at or below a position, and weights. `scale` < 1 widens."""
     start = floor(-1 / scale) + 1
     at = (np.arange(start, 2 - start) - ratio) * scale
     return start, np.clip(1 - np.abs(at), 0, 1)
@@ -214,7 +213,7 @@ def _cubic_weight(a: float) -> Callable[[float, float], tuple[int, Array]]:
 def resize_tables(
     n: int, places: list[float], scale: float, weights: Callable[[float, float], tuple[int, Array]], inside_only: bool
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Neighbours, kept inside of the line, and their weights, which add up to 1. A wide window has none of weight 0."""
+    """Per position, clamped indices of neighbours and their weights, of sum 1; wide windows omit those of weight 0."""
     index, weight = [], []
     for x in places:
         below = floor(x)
@@ -229,7 +228,7 @@ def resize_tables(
 
 
 def two_neighbours(n: int, places: list[float]) -> tuple[list[list[int]], list[list[float]]]:
-    """The element at a place, or before it, and the next one; the last one is both, in equal parts."""
+    """Per position, the element at or before it and the next one, with weights; the last element is its own next."""
     index, weight = [], []
     for x in (min(max(at, 0.0), n - 1.0) for at in places):
         first = floor(x)
@@ -240,10 +239,9 @@ def two_neighbours(n: int, places: list[float]) -> tuple[list[list[int]], list[l
 
 
 def place_of(mode: str, n: int, m: int, scale: float, roi: tuple[float, float]) -> Place | None:
-    """Where output element x lies in the input, by the standard's name of the transformation.
+    """A function from float32 output coordinates to input coordinates, for ONNX's transformation `mode`; None: unknown.
 
-    `x` is float32. In this order of operations it gives the places of onnxruntime: half a pixel of 13 to 1 is
-    5.9999995, not 6.
+    The order of float operations gives onnxruntime's coordinates: half_pixel from 13 to 1 is 5.9999995, not 6.
     """
     last, real, (start, end) = max(m - 1, 1), np.float32, roi
     symmetric = float(real(n / 2) * (1 - real(m) / (real(scale) * real(n))))
@@ -261,14 +259,14 @@ def place_of(mode: str, n: int, m: int, scale: float, roi: tuple[float, float]) 
     return modes.get(mode)
 
 
-NEAR = 1e-6  # so far from the middle of two elements counts as the middle, as in onnxruntime
+NEAR = 1e-6  # tolerance within which a position counts as the middle of two elements, as in onnxruntime
 NEAREST: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: ceil(x - 0.5 - NEAR),
     "round_prefer_ceil": lambda x: floor(x + 0.5 + NEAR),
     "floor": floor,
     "ceil": ceil,
 }
-SIMPLE = "simple"  # of files before opset 11, as in onnxruntime: floor where the dimension grows, else ceil
+SIMPLE = "simple"  # nearest_mode of files before opset 11, as in onnxruntime: floor if the dimension grows, else ceil
 
 
 def _given(node: Any, position: int, what: str) -> Array | None:
@@ -276,11 +274,11 @@ def _given(node: Any, position: int, what: str) -> Array | None:
     return data if data.size else None
 
 
-MOST_PLACES = 1 << 24  # of a dimension: integers that float32 has all
+MOST_PLACES = 1 << 24  # most elements of a dimension: float32 represents all integers up to it
 
 
 def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
-    """The new size and the scale of every dimension."""
+    """The new size and the scale of every dimension of a Resize. Raises EdgebuildError if they are malformed."""
     rank = len(x.shape)
     axes = [compose.axis_of(node, a, rank) for a in node.attr("axes", range(rank))]
     scales, sizes = _given(node, 2, "scales"), _given(node, 3, "sizes")
@@ -296,7 +294,7 @@ def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
             new[a] = int(s) if same is None else floor(same * x.shape[a] + 0.5)
     elif scales is not None:
         for a, s in zip(axes, scales, strict=True):
-            factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # 13 of 9, as onnxruntime
+            factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # in float32 as onnxruntime
     if min(factor) <= 0 or min(new) < 1:
         raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
     if max(new) > MOST_PLACES:
@@ -326,7 +324,7 @@ def read_resize(node: Any) -> None:
     if mode == "nearest":
         return _resized_nearest(node, x, lines, factor, outside)
     if x.quant is not None:
-        # A quantised image is resized as real numbers, and takes its scale again.
+        # A quantised image is resized in floats and requantised to its scale.
         image = Tensor(f"{node.outputs[0]}@dequantized", x.shape, "float32")
         node.add("dequantize", [x.name], image, {})
         resized = node.before("resized")
@@ -349,7 +347,7 @@ def read_resize(node: Any) -> None:
 
 
 def _offsets(line: list[float], n: int, outside: float | None, index: list[list[int]]) -> list[float]:
-    """Places outside have a value and no neighbours, if that is asked for."""
+    """Offsets of a blend: `outside` for positions outside the image, whose neighbours are removed from `index`."""
     offsets = [0.0] * len(line)
     for i, at in enumerate(line):
         if outside is not None and not 0 <= at <= n - 1:
@@ -380,9 +378,9 @@ def _resized_nearest(
 
 
 def read_one_hot(node: Any) -> None:
-    """`on` where the place along the new axis is the index, which may count from the end; else `off`.
+    """Read OneHot: `on` where the position along the new axis equals the index, else `off`.
 
-    Real indices lose their fractions, as in onnxruntime.
+    Indices may count from the end. Float indices are truncated, as in onnxruntime.
     """
     if node.tensor(0).dtype == "float32":
         node.inputs[0] = node.inner("cast", node.inputs[:1], to="int32")
@@ -399,7 +397,7 @@ def read_one_hot(node: Any) -> None:
 
 
 def read_hard_max(node: Any) -> None:
-    """1 at the first largest element along the axis, else 0."""
+    """Read Hardmax: 1 at the first largest element along the axis, else 0."""
     x = node.tensor(0)
     axis = compose.axis_of(node, node.attr("axis", -1), len(x.shape))
     best = node.inner("arg", node.inputs[:1], axis=axis, largest=True, last=False, to="int32")
@@ -408,16 +406,16 @@ def read_hard_max(node: Any) -> None:
 
 
 def read_trilu(node: Any) -> None:
-    """Elements on one side of a diagonal; the others are 0."""
+    """Read Trilu: keep elements on one side of a diagonal, set the others to 0."""
     x, (k,) = node.tensor(0), node.numbers(1, "k", [0])
     rows, columns = x.shape[-2:]
-    right = np.arange(columns) - np.arange(rows)[:, None] - k  # of the diagonal
+    right = np.arange(columns) - np.arange(rows)[:, None] - k  # distance to the right of the diagonal
     mask = right >= 0 if node.attr("upper", 1) else right <= 0
     compose.emit_where(node, node.array(mask), node.inputs[0], node.array(np.zeros((), x.dtype)), x.dtype)
 
 
 def read_compress(node: Any) -> None:
-    """The elements, or the places along an axis, of which the condition says so; it must be known."""
+    """Read Compress: elements, or slices along an axis, where the constant condition is true."""
     kept, axis = node.constant(1, "condition (the result's size)").data, node.attr("axis", None)
     whole = node.inputs[0] if axis is not None else node.reshaped(node.inputs[0], (node.tensor(0).elements,))
     shape = node.builder.tensors[whole].shape
@@ -426,7 +424,7 @@ def read_compress(node: Any) -> None:
 
 
 def read_reverse_sequence(node: Any) -> None:
-    """The first elements along the axis of time, as many as each sequence has, the other way round."""
+    """Read ReverseSequence: reverse the first elements along the time axis, as many as each sequence has."""
     time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
     if sorted((time, batch)) != [0, 1]:
         raise node.error(f"axes {time} and {batch}", "time and batch are the axes 0 and 1")

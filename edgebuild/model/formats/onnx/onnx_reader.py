@@ -1,9 +1,9 @@
-"""ONNX files: float32, and int8 in the QDQ form of onnxruntime's static quantiser.
+"""Read ONNX files: float32, and int8 in the QDQ form of onnxruntime's static quantiser.
 
 A DequantizeLinear of a constant is read as a quantised constant; those of activations become
-`dequantize` and `quantize` ops that the canonicaliser later fuses into integer ops. ONNX is NCHW:
-spatial ops are read between two transposes, which the canonicaliser then moves together and drops.
-uint8 values become int8 by subtracting 128 from value and zero point alike.
+`dequantize` and `quantize` ops, which the canonicaliser later fuses into integer ops. ONNX is NCHW:
+spatial ops are put between two transposes, which the canonicaliser moves together and drops.
+uint8 values become int8 by subtracting 128 from values and zero points.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .preparation import bind, prepared
 
 OPSETS = range(7, 100)
 NEWEST = onnx.defs.onnx_opset_version()
-UNROLLED = ("Range",)  # of constants only, and computed as a whole: as a body it is a Loop
+UNROLLED = ("Range",)  # not inlined, because its body is a Loop; with constants it is folded
 
 
 def read_onnx(
@@ -43,9 +43,9 @@ def read_onnx(
     outputs: Sequence[str] = (),
     bound: Mapping[str, Sequence[int | float]] = MappingProxyType({}),
 ) -> Graph:
-    """An ONNX model up to its outputs or these, as a graph in "onnx" arithmetic.
+    """An ONNX model, up to its outputs or `outputs`, as a graph in ONNX arithmetic. Raises EdgebuildError.
 
-    `shapes`: of inputs, by name. `bound`: numbers of inputs that are constants, by name.
+    `shapes`: of inputs, by name. `bound`: values of inputs that become constants, by name.
     """
     file = visible(path.name)
     model = load(path, file)
@@ -82,11 +82,11 @@ def _read(model: onnx.ModelProto, file: str) -> Graph:
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the bodies of its own functions, and of the standard's for operators without a reader of ours."""
+    """The model with its own functions inlined, and with the standard's bodies of operators without a reader here."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     done = list[tuple[str, str]]()
-    while (bodies := _with_bodies(model)) != done:  # a body may hold operators that have one
+    while (bodies := _with_bodies(model)) != done:  # bodies may contain further operators with bodies
         model, done = _with_bodies_inlined(model, bodies), bodies
     return model
 
@@ -101,7 +101,7 @@ def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) 
     _add_default_attributes(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     declared = {value.name for value in (*model.graph.input, *model.graph.value_info)}
-    for part in control_flow.graphs(model.graph):  # the inliner wants to find all types in the graph around bodies
+    for part in control_flow.graphs(model.graph):  # the inliner looks up all types in the outermost graph
         values = [onnx.helper.make_tensor_value_info(c.name, c.data_type, c.dims) for c in part.initializer]
         values += [*part.input, *part.value_info]
         model.graph.value_info.extend(value for value in values if value.name not in declared)
@@ -111,7 +111,7 @@ def _with_bodies_inlined(model: onnx.ModelProto, bodies: list[tuple[str, str]]) 
 
 
 def _add_default_attributes(model: onnx.ModelProto) -> None:
-    """Give nodes that have a body the attributes that they leave out: the onnx package leaves theirs open in it."""
+    """Add missing attributes with their defaults to nodes with a body: the onnx package's inliner does not."""
     opset = opset_of(model)
     for node in (node for part in control_flow.graphs(model.graph) for node in part.node):
         if node.domain or not (onnx.defs.has(node.op_type, opset) and _has_body(node.op_type, opset)):
@@ -193,13 +193,13 @@ def _read_node(node: Node) -> None:
 
 
 def _read_parts(node: OnnxNode, parts: Sequence[onnx.NodeProto]) -> None:
-    """Read these nodes in place of the node."""
+    """Read the nodes `parts` instead of `node`."""
     nodes = [OnnxNode(node.builder, part, node.opset) for part in parts]
     node.builder.read(nodes, _check_operator, _read_node, node.outputs)
 
 
 def _refuse_random(node: OnnxNode) -> None:
-    """Raise EdgebuildError for results that no two inferences agree on; the evaluator would make constants of them."""
+    """Raise EdgebuildError for operators with random results, which the evaluator would fold to constants."""
     if node.origin in RANDOM and node.proto.domain in OWN_DOMAINS:
         raise node.error(f"operator {node.origin} is not supported", AT_RANDOM)
     if node.origin == "Dropout" and node.has(2):
@@ -210,7 +210,7 @@ def _refuse_random(node: OnnxNode) -> None:
 
 
 def _scale_constants(node: OnnxNode) -> None:
-    """Constants without a scale beside a quantised activation are numbers as it stores them: of its scale."""
+    """Give unquantised integer constants beside a quantised activation its scale, because they are in its steps."""
     tensors = node.builder.tensors
     read = [tensors[name] for name in node.inputs if name]
     scaled = next((t for t in read if t.quant is not None and not t.constant), None)
@@ -226,7 +226,7 @@ def _scale_constants(node: OnnxNode) -> None:
 
 
 def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], prefix: str) -> list[str]:
-    """Read a copy of a body whose inputs are these tensors; the names of its outputs."""
+    """Read a copy of a body on the inputs `given`; return the names of its outputs."""
     copy, outputs = control_flow.copied(body, given, prefix)
     node.builder.tensors |= {t.name: t for t in (_constant(p, node.builder.graph.file) for p in copy.initializer)}
     node.builder.read([OnnxNode(node.builder, p, node.opset) for p in copy.node], _check_operator, _read_node, outputs)
@@ -234,7 +234,7 @@ def _read_body(node: OnnxNode, body: onnx.GraphProto, given: Sequence[str], pref
 
 
 def _read_shape(node: OnnxNode) -> None:
-    """All shapes are static, so this is a constant."""
+    """Read Shape and Size as constants, because all shapes are static."""
     x = node.tensor(0)
     first, past = node.attr("start", 0), node.attr("end", None)
     value = np.array(x.shape[first:past] if node.origin == "Shape" else x.elements, np.int64)
@@ -242,9 +242,9 @@ def _read_shape(node: OnnxNode) -> None:
 
 
 def _all_constant(node: OnnxNode) -> bool:
-    """Control flow is none of what is computed by itself: its bodies are read, and their constants computed.
+    """Whether a node is folded: all operands are constants, and it is no control flow, whose body is read instead.
 
-    Quantised constants stay so, for ops that read them; what reduces them is computed from the real numbers.
+    Quantised constants are not folded, because ops read them as such, except by reductions and OF_REALS.
     """
     read = [node.builder.tensors[n] for n in node.inputs if n]
     stored = any(t.quant is not None for t in read) and not node.origin.startswith(OF_REALS)
@@ -253,7 +253,7 @@ def _all_constant(node: OnnxNode) -> bool:
 
 
 def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
-    """Scale and zero point of a Q or DQ node, for values of a signed type; that type, and what to subtract for it."""
+    """Quantisation of a QuantizeLinear or DequantizeLinear, its signed type, and the number to subtract from values."""
     scale, zero = node.constant(1, "scale").array, node.given(2, "zero point")
     if zero is None:
         zero = np.zeros_like(scale, node.tensor(0).dtype if node.origin == "DequantizeLinear" else np.uint8)
@@ -273,7 +273,7 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
 
 
 def _read_dequantize(node: OnnxNode) -> None:
-    """A constant with a scale for each block along an axis is one of real numbers: kernels have one scale a channel."""
+    """Read DequantizeLinear. A blockwise quantised constant becomes float, as kernels have one scale per channel."""
     x = node.tensor(0)
     if x.constant and (scales := spread(node)) is not None and node.attr("block_size", 0):
         node.store(node.outputs[0], (x.array.astype(np.float32) - scales[1].astype(np.float32)) * scales[0])
@@ -291,14 +291,14 @@ def _read_quantize(node: OnnxNode) -> None:
 
 
 def _read_batch_norm(node: OnnxNode) -> None:
-    if node.attr("training_mode", 0) or any(node.outputs[1:]):  # before opset 14 its results say it
+    if node.attr("training_mode", 0) or any(node.outputs[1:]):  # before opset 14, further results mean training
         raise node.error("it is in training mode and normalises by the batch's own statistics", EVALUATION)
     batch_normalised(node, (1, 2, 3, 4), node.attr("epsilon", 1e-5))
 
 
-ORDERED = ("Clip", "Concat")  # compare or move numbers of one scale, so that these may be taken as they are stored
-OF_REALS = ("Reduce", "Global", "TopK", "CumSum")  # beginnings of operators that have no use for stored numbers
-HALVES = ("int4", "uint4")  # types of constants, which are kept as int8
+ORDERED = ("Clip", "Concat")  # operators that compare or move integers of one scale
+OF_REALS = ("Reduce", "Global", "TopK", "CumSum")  # prefixes of operators that are folded in floats
+HALVES = ("int4", "uint4")  # types of constants that become int8
 SPECIAL = {
     "DequantizeLinear": _read_dequantize,
     "QuantizeLinear": _read_quantize,

@@ -1,4 +1,4 @@
-"""Nodes that no op has, as others: windows, several scales, slices at computed places, Fourier transforms."""
+"""Expand nodes without an op: 3-D windows, per-channel scales, slices at computed positions, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from ...ir import Array, Op
 from ..compose import moving
 from .onnx_layers import TYPES, OnnxNode, listed, spread_size
 
-# Windows that no op has, as nodes that there are: in three dimensions, with weights that the graph computes.
+# Windows without an op: in three dimensions, or with computed weights.
 #
-# A dimension is gathered: of n elements the windows' places, out x taps of them. Gathered depth stands beside the
-# channels of a convolution in two dimensions. Where all dimensions are gathered, a convolution is a product of
-# matrices. Pools go through two dimensions first and then through the third one: sums, counts and extremes come out the
-# same.
+# Gathering a dimension of n elements copies the elements of all windows, out x taps. If only depth is gathered, it is
+# merged with the channels of a 2-D convolution. If all dimensions are gathered, a convolution is a matrix product.
+# Pools run over two dimensions first and then over the third; sums, counts and extremes are the same.
 #
-# ConvTranspose in three dimensions, Col2Im and MaxUnpool spread elements. MaxUnpool puts them where a MaxPool found its
-# largest; these places are the second result of that.
+# ConvTranspose in three dimensions, Col2Im and MaxUnpool scatter elements. MaxUnpool writes them where a MaxPool found
+# its largest elements, according to the second result of MaxPool.
 
-SPACE = 3  # dimensions of a window that no op has
+SPACE = 3  # dimensions of windows that ops lack
 
 
 class Parts:
-    """The nodes that a node is read as. `prefix`: of names of tensors between them."""
+    """The expansion of a node. `prefix`: of names of tensors between the new nodes."""
 
     def __init__(self, node: OnnxNode, prefix: str = "") -> None:
         self.node, self.nodes, self.prefix = node, list[onnx.NodeProto](), prefix or f"{node.outputs[0]}@part"
@@ -38,7 +37,7 @@ class Parts:
         return self.end(f"{self.prefix}{len(self.nodes)}", kind, *inputs, **attributes)
 
     def end(self, output: str, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node that writes a tensor of this name."""
+        """Add a node that writes tensor `output`, and return the name."""
         self.nodes.append(helper.make_node(kind, inputs, [output], self.node.name, **attributes))
         return output
 
@@ -58,7 +57,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Side:
-    """One spatial dimension of a window."""
+    """One spatial dimension of an image and its window. `before`, `after`: padding."""
 
     size: int
     taps: int
@@ -73,7 +72,7 @@ class Side:
 
     @property
     def places(self) -> Any:
-        """Out x taps: indices into the padded dimension."""
+        """Indices [out, taps] into the padded dimension."""
         return np.add.outer(np.arange(self.out) * self.stride, np.arange(self.taps) * self.dilation)
 
 
@@ -101,7 +100,7 @@ def sides(node: OnnxNode, sizes: Sequence[int], taps: Sequence[int]) -> list[Sid
 
 
 def gathered(parts: Parts, x: str, window: Sequence[Side], beyond: str = "") -> str:
-    """N x C x ... with out x taps in place of each of the first spatial dimensions; `beyond`: what padding has."""
+    """N x C x ... with each of the first spatial dimensions gathered to out x taps. `beyond`: value of padding."""
     rank = len(parts.node.tensor(0).shape)
     pads = np.zeros((2, rank), int)
     for at, side in enumerate(window):
@@ -114,7 +113,7 @@ def gathered(parts: Parts, x: str, window: Sequence[Side], beyond: str = "") -> 
 
 
 def convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """Conv with computed weights, or with constant ones in three dimensions; None: there is an op for it."""
+    """Expand Conv with computed weights, or with constant ones in three dimensions; None if there is an op for it."""
     x, w = node.tensor(0), node.tensor(1)
     if len(w.shape) != len(x.shape) or len(x.shape) < 3 or (w.constant and len(x.shape) != 2 + SPACE):
         return None
@@ -159,7 +158,7 @@ def _by_product(node: OnnxNode, window: Sequence[Side], group: int) -> list[onnx
 
 
 def pool(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """MaxPool and AveragePool in three dimensions."""
+    """Expand MaxPool and AveragePool in three dimensions; None for others."""
     x, window = node.tensor(0), [int(n) for n in node.attr("kernel_shape", [])]
     if len(x.shape) != 2 + SPACE or len(window) != SPACE:
         return None
@@ -167,7 +166,7 @@ def pool(node: OnnxNode) -> list[onnx.NodeProto] | None:
     parts, (n, c, *size) = Parts(node), x.shape
 
     def through(y: str, dims: Sequence[int]) -> str:
-        """The pool in these dimensions; one alone has columns without a window beside it."""
+        """Pool over two dimensions, or over one with a window of 1 along columns."""
 
         def of(name: str, default: int, ends: int = 1) -> list[int]:
             listed = node.attr(name, [default] * SPACE * ends)
@@ -190,7 +189,7 @@ KEPT = ("auto_pad", "ceil_mode", "count_include_pad")
 
 
 def _model_of(node: OnnxNode) -> onnx.ModelProto:
-    """A model of the node, of which the onnx package tells the shape of the result."""
+    """A model of this node alone, from which the onnx package infers the result's shape."""
     x = helper.make_tensor_value_info(node.inputs[0], onnx.TensorProto.FLOAT, node.tensor(0).shape)
     y = onnx.ValueInfoProto(name=node.outputs[0])
     y.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
@@ -199,7 +198,7 @@ def _model_of(node: OnnxNode) -> onnx.ModelProto:
 
 
 def global_pool(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """A pool over all of more than two dimensions."""
+    """Expand a global pool over more than two spatial dimensions; None for others."""
     x = node.tensor(0)
     if len(x.shape) < 2 + SPACE:
         return None
@@ -209,7 +208,7 @@ def global_pool(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def integer_product(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """MatMulInteger with constant weights for each matrix of a batch: a product for each of them."""
+    """Expand MatMulInteger with batched constant weights to one product per matrix; None for others."""
     x, w = node.tensor(0), node.tensor(1)
     if w.data is None or len(w.shape) < 3 or len(x.shape) < 2:
         return None
@@ -230,7 +229,7 @@ def integer_product(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def length_pool(node: OnnxNode) -> list[onnx.NodeProto]:
-    """LpPool: a root of the average of powers, times the number of elements. GlobalLpPool has one window."""
+    """Expand LpPool and GlobalLpPool: the root of the average of powers times the number of elements."""
     window, p = list(node.attr("kernel_shape", node.tensor(0).shape[2:])), node.attr("p", 2)
     if p < 1 or node.attr("ceil_mode", 0):
         raise node.error(f"p {p}, ceil_mode {node.attr('ceil_mode', 0)}", "supported: p from 1 on, ceil_mode 0")
@@ -244,7 +243,7 @@ def length_pool(node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """ConvTranspose in three dimensions: the slices that a result reads stand beside the channels of two dimensions."""
+    """Expand ConvTranspose in three dimensions: depth slices of a result are merged with the channels of a 2-D one."""
     x, w = node.tensor(0), node.tensor(1)
     if len(x.shape) != 2 + SPACE or len(w.shape) != 2 + SPACE or w.data is None:
         return None
@@ -257,9 +256,9 @@ def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
         spread_size(node, d, x.shape[2 + d], w.shape[2 + d], strides[d], dilations[d], SPACE) for d in range(SPACE)
     ]
     parts, (pad, out), taps = Parts(node), spread[0], w.shape[2]
-    table = np.add.outer(np.arange(out) + pad, -np.arange(taps) * dilations[0])  # times the stride: slices
+    table = np.add.outer(np.arange(out) + pad, -np.arange(taps) * dilations[0])  # slice number times stride
     inside = (table % strides[0] == 0) & (table >= 0) & (table < x.shape[2] * strides[0])
-    end = parts.longs(0, 0, 0, 0, 0, 0, 0, 1, 0, 0)  # a slice of zeros, for windows that reach none
+    end = parts.longs(0, 0, 0, 0, 0, 0, 0, 1, 0, 0)  # appends a slice of zeros, for taps without a slice
     y = x.name if inside.all() else parts.op("Pad", x.name, end)
     y = parts.op("Gather", y, node.array(np.where(inside, table // strides[0], x.shape[2])), axis=2)
     y = parts.op("Transpose", y, perm=[0, 2, 1, 3, 4, 5])
@@ -280,7 +279,7 @@ PER_SIDE = ("strides", "dilations", "output_padding", "output_shape", "kernel_sh
 
 
 def columns_to_image(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """Col2Im of images: a transpose convolution in which each element of a window has its own place."""
+    """Expand Col2Im of images to a transposed convolution whose weights put each element at its own position."""
     x, (image, block) = node.tensor(0), (node.numbers(i, "a shape") for i in (1, 2))
     if len(image) != 2 or len(block) != 2 or len(x.shape) != 3 or x.shape[1] % prod(block):
         raise node.error(f"blocks of {block} of {x.shape} for {image}", "supported: N x C * rows * columns x L, images")
@@ -301,7 +300,7 @@ def columns_to_image(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """MaxPool with its second result: of each window, where in the whole tensor the largest element lies."""
+    """Expand MaxPool with its second result: the flat index of each window's largest element in the whole tensor."""
     if len(node.outputs) < 2 or not node.outputs[1]:
         return pool(node)
     x, window = node.tensor(0), [int(n) for n in node.attr("kernel_shape", [])]
@@ -318,7 +317,7 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
     count, out = len(placed), [s.out for s in placed]
     y = parts.op("Transpose", y, perm=[0, 1, *range(2, 2 + 2 * count, 2), *range(3, 3 + 2 * count, 2)])
     chosen = parts.op("ArgMax", parts.reshape(y, n, c, *out, prod(window)), axis=-1, keepdims=0)
-    steps = [int(s) for s in np.cumprod([1, *size[:0:-1]])[::-1]]  # of a place, by dimension
+    steps = [int(s) for s in np.cumprod([1, *size[:0:-1]])[::-1]]  # strides of the flat index
     if node.attr("storage_order", 0):
         steps = [int(s) for s in np.cumprod([1, *size[:-1]])]
     first = np.zeros((n, c, *out), np.int64) + np.arange(n * c).reshape(n, c, *[1] * count) * prod(size)
@@ -334,7 +333,7 @@ def places_of_largest(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
-    """MaxUnpool: zeros, and each element at the place that the second operand tells."""
+    """Expand MaxUnpool: scatter elements into zeros at the flat indices of operand 1."""
     x, window = node.tensor(0), [int(n) for n in node.attr("kernel_shape", [])]
     count = len(window)
     strides, pads = listed(node, "strides", 1, count), listed(node, "pads", 0, count, 2)
@@ -351,7 +350,7 @@ def unpooled(node: OnnxNode) -> list[onnx.NodeProto]:
 
 
 def eye(node: OnnxNode) -> list[onnx.NodeProto]:
-    """EyeLike reads no element of its operand, so its result is that of a constant of the same shape and type."""
+    """Expand EyeLike to one of a constant, because only the operand's shape and type matter."""
     x, parts = node.tensor(0), Parts(node)
     zeros = node.array(np.zeros(x.shape, np.float32 if x.quant else x.dtype))
     return parts.done(parts.op("EyeLike", zeros, **node.attributes))
@@ -365,14 +364,13 @@ PARTS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto] | None]] = {
 }  # fmt: skip
 
 
-# QuantizeLinear and DequantizeLinear of computed values with several scales, as nodes that there are.
+# QuantizeLinear and DequantizeLinear of computed values with several scales are expanded to arithmetic.
 #
-# Kernels know one scale of a tensor. With one for each channel or block, the steps are numbers without a scale, and
-# these nodes compute them.
+# Kernels support one scale per tensor. With a scale per channel or block, the integers are plain numbers.
 
 
 def quantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """saturate(round(x / scale) + zero point), halves to even; None for one scale."""
+    """Expand to saturate(round(x / scale) + zero point), halves to even; None for a single scale."""
     scales = spread(node)
     if scales is None:
         return None
@@ -388,7 +386,7 @@ def quantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def dequantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """(x - zero point) * scale; None for one scale."""
+    """Expand to (x - zero point) * scale; None for a single scale."""
     scales = spread(node)
     if scales is None or node.tensor(0).quant is not None:
         return None
@@ -399,7 +397,7 @@ def dequantised(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def spread(node: OnnxNode) -> tuple[Array, Array] | None:
-    """Scales and zero points in shapes that are broadcast to the operand's; None for one scale."""
+    """Scales and zero points in shapes that broadcast to the operand's; None for a single scale."""
     x, scale = node.tensor(0), node.constant(1, "scale").array
     if scale.size == 1 and not node.attr("block_size", 0):
         return None
@@ -423,22 +421,22 @@ def spread(node: OnnxNode) -> tuple[Array, Array] | None:
     return scale.reshape(shape).astype(np.float32), zero.reshape(shape)
 
 
-# Slice from a computed start to that start plus a constant, as Gather: its length is known, its place is not.
+# Slice from a computed start to that start plus a constant becomes Gather, because its length is constant.
 #
 # JAX exports dynamic_slice so, PyTorch x[i : i + 3] and narrow.
 
-MOST = 64  # elements of a tensor of places
-DEEPEST = 32  # chain of nodes in front of one
+MOST = 64  # elements of a tensor of starts or ends
+DEEPEST = 32  # length of the chain of nodes that computes one
 REMEDY = "slice from a start to the same start plus a constant, in steps of 1"
 
-Sums = tuple[Array, Array]  # of each element: the name of a computed number or "", and the constant added to it
+Sums = tuple[Array, Array]  # per element: name of a computed number or "", and a constant addend
 
 
 def sliced(node: OnnxNode) -> list[onnx.NodeProto] | None:
-    """The parts; None if starts and ends are constants.
+    """Expand Slice with computed starts; None if starts and ends are constants.
 
-    ONNX counts a negative start from the end. A start beyond the last place of all the elements is moved there: ONNX
-    would have fewer elements.
+    A negative start counts from the end. A start too near the end is moved so that all elements are inside: ONNX
+    would return fewer elements.
     """
     if len(node.inputs) < 3 or all(node.tensor(i).data is not None for i in (1, 2)):
         return None
@@ -464,7 +462,7 @@ def sliced(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def _gathered(parts: Parts, x: str, place: int, axis: int, length: int) -> str:
-    """`length` elements along an axis from the start at this place of the node's starts."""
+    """Name of `length` elements along an axis, from start number `place` of the node."""
     node, size = parts.node, parts.node.tensor(0).shape[axis]
     if not 1 <= length <= size:
         raise node.error(f"{length} elements of {size} along axis {axis}")
@@ -478,7 +476,7 @@ def _gathered(parts: Parts, x: str, place: int, axis: int, length: int) -> str:
 
 
 def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
-    """A tensor of whole numbers, element by element, as far as sums and moves of elements tell."""
+    """Elements of an integer tensor as computed number plus constant, traced through sums and moves."""
     t = node.builder.tensors[name]
     if t.data is not None:
         return np.full(t.shape, "", object), t.data.astype(np.int64)
@@ -494,7 +492,7 @@ def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
 
 
 def _sum(op: Op, operands: list[Sums]) -> Sums | None:
-    """A sum or difference whose second, or of a sum either, operand is constant."""
+    """`Sums` of a sum with a constant operand, or of a difference with a constant second one; else None."""
     if op.attrs["function"] not in ("sum", "difference") or op.attrs["clamp"] != (None, None):
         return None
     (names, a), (others, b) = operands
@@ -505,7 +503,7 @@ def _sum(op: Op, operands: list[Sums]) -> Sums | None:
 
 
 def _elements(op: Op, operands: list[Sums]) -> Sums | None:
-    """Elements at known places."""
+    """`Sums` of a take with constant indices."""
     shape = operands[0][0].shape
     tables = [range(n) if t is None else t for n, t in zip(shape, op.attrs["index"], strict=True)]
     if any(i < 0 for table in tables for i in table):
@@ -525,11 +523,11 @@ SUMS_OF_KIND: Mapping[str, Callable[[Op, list[Sums]], Sums | None]] = {
 PLACES = {"Slice": sliced}
 
 
-# DFT and STFT of a length that the file tells: real lines of 2^n by the kernel for these, others by a matrix.
+# DFT and STFT of constant length: real lines of 2^n by an FFT kernel, others by a matrix product.
 #
-# A matrix has a row for each number of a line, and the real and imaginary parts of each frequency side by side.
+# The matrix has a row per number of a line, and real and imaginary part of each frequency in adjacent columns.
 
-LONGEST = 2048  # of a line whose matrix is stored
+LONGEST = 2048  # longest line that is transformed by a matrix
 OPEN = (None, None)
 
 
@@ -557,7 +555,7 @@ def dft(node: OnnxNode) -> None:
 
 
 def stft(node: OnnxNode) -> None:
-    """Frames of a signal, times a window."""
+    """Read STFT: the transform of frames of a signal, each multiplied by a window."""
     x, (step,) = node.tensor(0), node.numbers(1, "frame_step", [0])
     window = np.ravel(node.real(node.constant(2, "window"))) if node.has(2) else None
     length = node.numbers(3, "frame_length", [0])[0] or (window.size if window is not None else x.shape[1])
@@ -583,7 +581,7 @@ def stft(node: OnnxNode) -> None:
 
 
 def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, back: bool, half: bool) -> str:
-    """... x lines x parts as ... x frequencies x 2; the inverse of half of them as ... x length x 1."""
+    """Transform ... x size x parts to ... x frequencies x 2, or `back` from `half` of them to ... x length x 1."""
     *lead, size, parts = shape
     if node.builder.tensors[x].dtype != "float32":
         raise node.error(f"values of {node.builder.tensors[x].dtype}", "supported: float32")
@@ -602,7 +600,7 @@ def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, ba
 
 
 def _matrix(size: int, parts: int, length: int, back: bool, count: int) -> Array:
-    """size * parts x count * 2. Numbers behind `length` do not count."""
+    """Matrix [size * parts, count * 2] of a DFT. Rows of numbers beyond `length` are 0."""
     turns = np.outer(np.arange(size), np.arange(count)) % length * (2 * np.pi / length) * (1 if back else -1)
     cosine, sine = (f(turns) * (np.arange(size) < length)[:, None] / (length if back else 1) for f in (np.cos, np.sin))
     rows: list[Any] = [np.stack([cosine, sine], axis=-1), np.stack([-sine, cosine], axis=-1)][:parts]
@@ -610,9 +608,9 @@ def _matrix(size: int, parts: int, length: int, back: bool, count: int) -> Array
 
 
 def _real_matrix(length: int) -> Array:
-    """(length // 2 + 1) * 2 x length: frequencies count twice but those that are their own conjugates, 0 and half."""
+    """Matrix [(length // 2 + 1) * 2, length] of an inverse real DFT."""
     matrix = _matrix(length, 2, length, True, length)[: (length // 2 + 1) * 2, ::2].reshape(-1, 2, length).copy()
-    matrix[1 : (length + 1) // 2] *= 2
+    matrix[1 : (length + 1) // 2] *= 2  # all frequencies but 0 and length / 2, whose conjugates are left out
     return matrix.reshape(-1, length)
 
 

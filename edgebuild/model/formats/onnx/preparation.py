@@ -1,4 +1,4 @@
-"""ONNX files of several forms brought into the one that is read: opset 13 on, QDQ, no functions, static shapes."""
+"""Convert ONNX models to the form that the reader supports: opset 13 on, QDQ, no functions, static shapes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .integers import stored_integers
 from .onnx_checks import NORMALISES, OWN_DOMAINS, QONNX
 from .onnx_layers import OnnxNode
 
-# ONNX files of older opsets, converted by the onnx package, with what its converter passes over.
+# Older opsets are converted by the onnx package; some cases that its converter misses are handled here.
 
-OLDEST, LOWEST = 13, 7  # opset that is read, and from which the onnx package converts to it
+OLDEST, LOWEST = 13, 7  # oldest opset that is read, and oldest that the onnx package converts to it
 CONVERTED = ("Upsample",)  # operators that only older opsets have
-PLACES = 11  # opset that first has attributes for the places of Resize
+PLACES = 11  # first opset whose Resize has attributes for coordinates
 
 
 def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
-    """The model in an opset that is read, converted by the onnx package if it is older."""
+    """The model, converted by the onnx package if its opset is older than OLDEST. Raises EdgebuildError if it fails."""
     opset = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
     if opset < LOWEST and not _same(model, opset):
         return model
@@ -43,21 +43,21 @@ def newer(model: onnx.ModelProto, file: str) -> onnx.ModelProto:
         _replace_nodes(graph, file, _of_a_matrix)
     try:
         model = version_converter.convert_version(model, OLDEST)
-    except Exception as problem:  # the converter is C++ and has exceptions of its own
+    except Exception as problem:  # the converter raises C++ exceptions
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         text = f"opset {opset} cannot be converted to {OLDEST}: {first}"
         raise fail(text, file=file, hints=[f"export it with opset {OLDEST} or later"]) from None
     resizes = [
         n for part in graphs(model.graph) for n in part.node if n.op_type == "Resize" and n.domain in OWN_DOMAINS
     ]
-    for node in resizes if opset < PLACES else ():  # those began at the first element; the converter leaves that out
+    for node in resizes if opset < PLACES else ():  # the converter omits the coordinate mode of old opsets
         node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
         node.attribute.append(helper.make_attribute("nearest_mode", "simple"))
     return model
 
 
 def _same(model: onnx.ModelProto, opset: int) -> bool:
-    """Whether all operators are in this old opset what they are in the lowest one that can be converted."""
+    """Whether all operators have the same definition in this old opset as in LOWEST."""
     nodes = [node for part in graphs(model.graph) for node in part.node if node.domain in OWN_DOMAINS]
     defined = all(onnx.defs.has(node.op_type, opset) for node in nodes)
     return opset > 0 and defined and all(_since(node.op_type, opset) == _since(node.op_type, LOWEST) for node in nodes)
@@ -71,14 +71,14 @@ Rewrite = Callable[[onnx.NodeProto, onnx.GraphProto, str], Iterator[onnx.NodePro
 
 
 def _replace_nodes(graph: onnx.GraphProto, file: str, nodes_of: Rewrite) -> None:
-    """Put in the place of each node those that it stands for."""
+    """Replace each node by those that `nodes_of` returns for it."""
     nodes = [new for node in graph.node for new in nodes_of(node, graph, file)]
     del graph.node[:]
     graph.node.extend(nodes)
 
 
 def _of_a_matrix(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    """Before opset 13 Hardmax works on a matrix: the dimensions from its axis on are one."""
+    """Rewrite Hardmax, which before opset 13 flattens the dimensions from its axis on; other nodes are kept."""
     if node.op_type != "Hardmax" or node.domain not in OWN_DOMAINS:
         yield node
         return
@@ -90,23 +90,22 @@ def _of_a_matrix(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Ite
     """)
 
 
-# Zeros that a file leaves out, and stored numbers that it reads.
+# Missing zero points and border values, and casts of quantised integers.
 #
-# A zero point is 0 in a type that the standard tells, or that follows from the node before. Borders of stored numbers
-# are 0 as these are stored. Unsigned ones, which are stored here less half of their range, are cast as the file means
-# them.
+# A missing zero point is 0, in a type that the standard or an earlier node defines. Borders of quantised integers are
+# integer 0. Unsigned integers, from which we subtract half of their range, get it back before a Cast.
 
-# Operators whose result has the type of what they read first, numbers of the same scale.
+# Operators whose result has type and scale of operand 0.
 HAND_ON = (
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile", "Gather"),
     *("Split", "Clip", "Max", "Min", "MaxPool", "Pad", "Concat", "Resize", "DepthToSpace", "SpaceToDepth"),
 )
-OF_SHAPES = ("EyeLike", "Shape", "Size")  # that read no element of their operand
+OF_SHAPES = ("EyeLike", "Shape", "Size")  # operators that read no element of their operand
 HALF: Mapping[int, int] = {TensorProto.UINT8: 2**7, TensorProto.UINT16: 2**15}
 
 
 def add_zero_points(graph: onnx.GraphProto) -> None:
-    """Give each QuantizeLinear and DequantizeLinear its zero point as a constant where the type of it is known."""
+    """Add missing zero points of QuantizeLinear and DequantizeLinear as constants, if their type is known."""
     constants = {t.name: t for t in graph.initializer}
     types = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {n: t.data_type for n, t in constants.items()}
     writers = {name: node for node in graph.node for name in node.output}
@@ -126,7 +125,7 @@ def add_zero_points(graph: onnx.GraphProto) -> None:
 
 
 def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
-    """Behind add_zero_points: give Pad of stored numbers its 0, and Cast of unsigned ones half of their range."""
+    """After add_zero_points: pad quantised integers with integer 0, and add half of the range before unsigned Cast."""
     constants = {t.name: t for t in graph.initializer}
     computed = _computed(graph)
     writers = {name: node for node in graph.node for name in node.output if name not in computed}
@@ -149,7 +148,7 @@ def add_borders_and_halves(graph: onnx.GraphProto, file: str) -> None:
 
 
 def _computed(graph: onnx.GraphProto) -> set[str]:
-    """Constants and what is computed from them alone while the file is read, which keeps the type of the file."""
+    """Names of constants and of results that are folded from them, which keep the type of the file."""
     names = {t.name for t in graph.initializer}
     for node in graph.node:
         if node.op_type in OF_SHAPES or all(name in names for name in node.input if name):
@@ -158,17 +157,17 @@ def _computed(graph: onnx.GraphProto) -> set[str]:
 
 
 def _stored_type(name: str, writers: Mapping[str, onnx.NodeProto], constants: Mapping[str, onnx.TensorProto]) -> int:
-    """The type of numbers that a QuantizeLinear made, and that nodes only moved since or compared; else 0."""
+    """The type of integers of a QuantizeLinear that were only moved or compared since; 0 for other tensors."""
     while (node := writers.get(name)) is not None and node.op_type in HAND_ON:
         name = node.input[0]
     if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in constants:
         return 0
     zero = constants[node.input[2]]
-    return zero.data_type if prod(zero.dims) == 1 else 0  # numbers of several scales are stored as they are
+    return zero.data_type if prod(zero.dims) == 1 else 0  # integers of several scales keep their unsigned type
 
 
 def _type(name: str, writers: Mapping[str, onnx.NodeProto], types: Mapping[str, int]) -> int:
-    """The type of a tensor of integers; other nodes than QuantizeLinear hand on that of what they read first."""
+    """The type of an integer tensor, traced through operand 0 of nodes up to a QuantizeLinear; 0 if unknown."""
     while name not in types:
         node = writers.get(name)
         if node is None or not node.input or node.op_type == "Cast":
@@ -185,31 +184,30 @@ def _type(name: str, writers: Mapping[str, onnx.NodeProto], types: Mapping[str, 
     return types[name]
 
 
-# Nodes whose operands are all constants: computed while the file is read, by the ONNX package's own evaluator.
+# Constant folding: nodes whose operands are all constants are computed by the onnx package's evaluator.
 #
-# The evaluator computes them as a whole and in Python. Hence a node that asks for too many elements or products is
-# refused before it is begun.
+# The evaluator computes a node as a whole, in Python, so nodes with too many elements or products are refused before.
 
-MOST = 1 << 22  # elements of a result that is larger than its operands; no flash takes more
-MOST_AT_ALL = 1 << 26  # of all constants that are computed
-MOST_PRODUCTS = 1 << 30  # of matrices, which the evaluator leaves to numpy
-MOST_TAPS = 1 << 25  # elements under all windows: the evaluator keeps them, or looks at them one by one
-MOST_SIZES = 1024  # elements of an operand that may say how large the result is
+MOST = 1 << 22  # elements of a result that is larger than its operands; no flash holds more
+MOST_AT_ALL = 1 << 26  # elements of all folded constants
+MOST_PRODUCTS = 1 << 30  # products in matrix products, which the evaluator computes in numpy
+MOST_TAPS = 1 << 25  # elements under all windows, which the evaluator copies or visits one by one
+MOST_SIZES = 1024  # elements of an operand whose values may determine the result's shape
 PRECISIONS = ("float16", "bfloat16", "float64")
 PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose", "ConvInteger")
 
 
 def in_float32(data: Array) -> Array:
-    """Real numbers of other precisions in single precision, which is all that the generated C has."""
+    """Floats of other precisions in float32, the only float type of the generated C."""
     with np.errstate(over="ignore"):  # a number beyond float32 becomes an infinity, as in onnxruntime
         return data.astype(np.float32) if str(data.dtype) in PRECISIONS else data
 
 
 def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
-    """Compute a node whose operands are all constants. Raises EdgebuildError for one that is too large.
+    """Compute a node whose operands are all constants. Raises EdgebuildError if it is too large or fails.
 
-    `reader`: of an operator that there is an op for. Its meaning serves where the evaluator fails: that wants an axis
-    of CumSum to be no list of one, and knows no attribute that a newer opset gives CastLike.
+    `reader`: reader of the operator, if any. It is used if the evaluator fails, for example for an axis of CumSum that
+    is a list of one, or for an attribute of CastLike in newer opsets.
     """
     tensors = node.builder.tensors
     read = [tensors[name] for name in node.inputs if name]
@@ -220,7 +218,7 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
         if node.proto.op_type == "QuantizeLinear":
             values |= {node.inputs[0]: _within_steps(node, values)}
         results = _evaluated(node.proto, values, node.opset)
-    except Exception as problem:  # any operator on any operands: there is no list of what may go wrong
+    except Exception as problem:  # the evaluator of any operator may raise anything
         if reader is not None:
             first = len(node.builder.ops)
             reader(node)
@@ -235,7 +233,7 @@ def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
 
 
 def _evaluated(proto: onnx.NodeProto, values: dict[str, Array], opset: int) -> list[Any]:
-    """The results of a node by the evaluator of the onnx package."""
+    """The results of a node, computed by the evaluator of the onnx package."""
     from onnx.reference import ReferenceEvaluator
 
     given = [
@@ -247,14 +245,14 @@ def _evaluated(proto: onnx.NodeProto, values: dict[str, Array], opset: int) -> l
     return list(ReferenceEvaluator(model).run(None, values))
 
 
-FAR_STEPS = 1 << 20  # beyond all types that QuantizeLinear has; an int32 holds them
-DEQUANTISES = 19  # the first opset whose DequantizeLinear the evaluator has; older ones mean the same
+FAR_STEPS = 1 << 20  # beyond the range of all of QuantizeLinear's types, but within int32
+DEQUANTISES = 19  # first opset whose DequantizeLinear the evaluator supports; older ones are equivalent
 
 
 def _within_steps(node: OnnxNode, values: dict[str, Array]) -> Array:
-    """The operand of QuantizeLinear in numbers that the evaluator rounds alike on every processor.
+    """The operand of QuantizeLinear, clipped so that the evaluator's result is the same on every processor.
 
-    It casts steps to int32. Numbers beyond that go to the type's nearer end, and what is no number to the lower one.
+    It casts steps to int32, whose overflow depends on the processor. NaN becomes the type's lower end.
     """
     x, scale = values[node.inputs[0]], node.inputs[1]
     options = {name: value for name, value in node.attributes.items() if name in ("axis", "block_size")}
@@ -277,7 +275,7 @@ def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:
 
 
 def _shapes(node: OnnxNode, values: dict[str, Array]) -> Iterator[tuple[int, ...]]:
-    """Shapes of the results as far as the standard knows them; sizes that it does not know count as 1."""
+    """Shapes of the results as far as they can be inferred; unknown sizes count as 1."""
     read = [values.get(name) for name in node.inputs]
     if node.origin == "OneHot" and len(read) > 1 and read[0] is not None and read[1] is not None:
         yield (*read[0].shape, *(abs(int(n)) for n in np.ravel(read[1])))
@@ -294,7 +292,7 @@ def _shapes(node: OnnxNode, values: dict[str, Array]) -> Iterator[tuple[int, ...
     sizes = {n: numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= MOST_SIZES}
     opsets = [helper.make_opsetid("", node.opset)]
     inferred: dict[str, onnx.TypeProto] = {}
-    with suppress(Exception):  # sequences, and what the evaluator has a message for
+    with suppress(Exception):  # for sequences, and for errors that the evaluator reports
         inferred = onnx.shape_inference.infer_node_outputs(schema, node.proto, types, sizes, opset_imports=opsets)
     for kind in inferred.values():
         yield tuple(d.dim_value if d.HasField("dim_value") else 1 for d in kind.tensor_type.shape.dim)
@@ -308,7 +306,7 @@ def _turns(node: OnnxNode, first: float, end: float, step: float) -> int:
 
 
 def _letters(equation: str, operands: Sequence[Array]) -> tuple[int, ...]:
-    """Sizes of all letters of an Einsum. Their product limits how many terms it sums up."""
+    """Sizes of all letters of an Einsum, whose product bounds the number of its terms."""
     sizes = dict[str, int]()
     for letters, x in zip(equation.split("->")[0].replace(" ", "").split(","), operands, strict=False):
         sizes |= dict(zip(letters, x.shape, strict=False)) if "." not in letters else {letters: x.size}
@@ -316,7 +314,7 @@ def _letters(equation: str, operands: Sequence[Array]) -> tuple[int, ...]:
 
 
 def _work(node: OnnxNode, values: dict[str, Array], elements: int) -> Iterator[tuple[str, int, int]]:
-    """Name and count of what it does, and how many are too many."""
+    """Names, counts and limits of the node's operations."""
     read = [values[name] for name in node.inputs if name]
     if node.origin in PRODUCTS:
         yield "products", elements * (read[0].size // max(prod(read[0].shape[:-1]), 1)), MOST_PRODUCTS
@@ -332,8 +330,8 @@ MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "S
 def prepared(
     model: onnx.ModelProto, file: str, shapes: Mapping[str, Sequence[int]], outputs: Sequence[str]
 ) -> onnx.ModelProto:
-    """The model with these shapes of inputs and up to these outputs, in the form that is read."""
-    if not any(o.domain in OWN_DOMAINS for o in model.opset_import):  # as of a file that is a forest and nothing else
+    """The model with these shapes of inputs, up to these outputs, in the reader's form. Raises EdgebuildError."""
+    if not any(o.domain in OWN_DOMAINS for o in model.opset_import):  # a file with ai.onnx.ml operators only
         model.opset_import.append(helper.make_opsetid("", OLDEST))
     if model.functions:
         from onnx import inliner
@@ -344,14 +342,14 @@ def prepared(
     model = newer(model, file)
     _constants_first(model.graph)
     stored_integers(model, file)
-    for part in reversed(list(graphs(model.graph))):  # bodies first, which the nodes around them take along
+    for part in reversed(list(graphs(model.graph))):  # bodies first, because expanding outer nodes copies their bodies
         _replace_nodes(part, file, of_stored)
         _replace_nodes(part, file, real_form)
         open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
-        if open_:  # a body does not know the types of what is around it
+        if open_:  # types of outer tensors are unknown in a body
             raise fail("a zero point is left out in a body", file=file, node=open_[0].name, hints=["give it"])
     if any(node.op_type == "LayerNormalization" for part in graphs(model.graph) for node in part.node):
-        for own in model.opset_import:  # in which it has a body; what is read of older ones means the same there
+        for own in model.opset_import:  # first opset with its body; the operators that are read mean the same there
             own.version = max(own.version, NORMALISES) if own.domain in OWN_DOMAINS else own.version
     add_zero_points(model.graph)
     _turn_stored(model.graph)
@@ -361,7 +359,7 @@ def prepared(
 
 
 def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
-    """Make `outputs` those of the graph, and drop the nodes that they do not need."""
+    """Make `outputs` the graph's outputs, and drop unneeded nodes. Raises EdgebuildError if no node writes one."""
     if not outputs:
         return
     written = {name for node in graph.node for name in node.output}
@@ -378,9 +376,9 @@ def cut(graph: onnx.GraphProto, file: str, outputs: Sequence[str]) -> None:
 
 
 def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give inputs the shapes that were asked for; a first dimension that is left open is a batch of 1.
+    """Set the shapes of inputs; a dynamic first dimension without one is a batch of 1.
 
-    Sizes of one name are equal in all inputs, as the standard says of them.
+    Dynamic sizes of one name are equal in all inputs, as in the standard. Raises EdgebuildError if shapes do not fit.
     """
     values, sizes = {value.name: value for value in graph.input}, dict[str, int]()
     for name, shape in shapes.items():
@@ -407,7 +405,7 @@ def set_shapes(graph: onnx.GraphProto, file: str, shapes: Mapping[str, Sequence[
 
 
 def bind(graph: onnx.GraphProto, file: str, values: Mapping[str, Sequence[int | float]]) -> None:
-    """Make constants of inputs. One number fills an input; open sizes are what the numbers need, or 1."""
+    """Make inputs constants, in place. One number fills an input; a dynamic size fits the numbers, or is 1."""
     inputs = {value.name: value for value in graph.input}
     for name, numbers in values.items():
         if name not in inputs:
@@ -421,7 +419,7 @@ def bind(graph: onnx.GraphProto, file: str, values: Mapping[str, Sequence[int | 
 
 
 def _bound(value: onnx.ValueInfoProto, numbers: Sequence[int | float]) -> onnx.TensorProto:
-    """A constant in place of an input. Raises an exception of numpy's or ValueError if it cannot hold the numbers."""
+    """A constant that replaces an input. Raises OverflowError, TypeError or ValueError for numbers that do not fit."""
     kind = value.type.tensor_type
     sizes = [d.dim_value for d in kind.shape.dim]
     if sizes.count(0) == 1:
@@ -440,7 +438,7 @@ def _bound(value: onnx.ValueInfoProto, numbers: Sequence[int | float]) -> onnx.T
 
 
 def _constants_first(graph: onnx.GraphProto) -> None:
-    """Tensors of Constant nodes become initialisers, so that operators find all constants in one place."""
+    """Make tensors of Constant nodes initialisers, so that all constants are in one list."""
     for at in reversed(range(len(graph.node))):
         node = graph.node[at]
         value = next((a.t for a in node.attribute if a.name == "value"), None)
@@ -451,7 +449,7 @@ def _constants_first(graph: onnx.GraphProto) -> None:
 
 
 def _turn_stored(graph: onnx.GraphProto) -> None:
-    """Transpose stored integers before they are dequantised, so that weights stay stored as such."""
+    """Replace Transpose of a dequantised constant by a transposed constant, so that weights stay quantised."""
     constants, writers = {t.name: t for t in graph.initializer}, {node.output[0]: node for node in graph.node}
     for node in (n for n in graph.node if n.op_type == "Transpose" and n.domain in OWN_DOMAINS):
         real = writers.get(node.input[0])
@@ -469,7 +467,7 @@ def _turn_stored(graph: onnx.GraphProto) -> None:
 
 
 def _dequantised_first(graph: onnx.GraphProto) -> None:
-    """Integers of an input or a constant are dequantised before they are moved, so that their type has one meaning."""
+    """Put DequantizeLinear of an input or constant before nodes that move it, so that all its readers see its scale."""
     given = {value.name for value in (*graph.input, *graph.initializer)}
     writers = {name: node for node in graph.node for name in node.output}
     nodes = list[onnx.NodeProto]()
@@ -494,11 +492,11 @@ def _dequantised_first(graph: onnx.GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-STORED = (np.int8, np.uint8, np.int16, np.uint16)  # types of steps, the first that has all of them
+STORED = (np.int8, np.uint8, np.int16, np.uint16)  # types of Quant's integers: the first that holds all is used
 
 
 def steps_of(f: Fused) -> tuple[int, int]:
-    """The least and the largest step of a Quant node. Its width must be constant, of 2 to 16 bits and rounded."""
+    """The least and the largest integer of a Quant node. Raises EdgebuildError unless 2 to 16 bits, rounded to even."""
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     width, mode = np.ravel(constants.get(f.at(3), [0])), f.attributes.get("rounding_mode", b"ROUND").decode().upper()
     if width.size != 1 or not (2 <= width[0] <= 16 and float(width[0]).is_integer()):
@@ -510,7 +508,7 @@ def steps_of(f: Fused) -> tuple[int, int]:
 
 
 def of_few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
-    """Quant: x in steps of a scale, clamped to a number of bits."""
+    """Expand Quant: x quantised with a scale, clamped to a number of bits, and dequantised."""
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     scale, zero, (low, high) = constants.get(f.at(1)), constants.get(f.at(2)), steps_of(f)
     if scale is None or zero is None or zero.size != 1 or float(np.ravel(zero)[0]) not in range(low, high + 1):
@@ -535,7 +533,7 @@ def of_few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def of_one_bit(f: Fused) -> Iterator[onnx.NodeProto]:
-    """BipolarQuant: the scale for numbers from 0 on, and its negative for those below. Constants are stored as int8."""
+    """Expand BipolarQuant: the scale where x >= 0, else its negative. Constants are stored as int8."""
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     scale = constants.get(f.at(1))
     if f.at(0) in constants and scale is not None and scale.size == 1:
@@ -552,10 +550,10 @@ def of_one_bit(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def of_stored(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
-    """Nodes that dequantise what a node of QONNX stores; another node as it is. Raises EdgebuildError.
+    """Expand a node of QONNX; other nodes are kept. Raises EdgebuildError for unsupported parameters.
 
-    QKeras, FINN and Brevitas write QONNX: numbers of few bits as the real numbers that they stand for. The meaning is
-    that of fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0.
+    QKeras, FINN and Brevitas write QONNX, which stores integers of few bits as dequantised floats. The meaning is that
+    of fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0.
     """
     form = FORMS.get(node.op_type) if node.domain in QONNX else None
     yield from [node] if form is None else form(Fused(node, graph, file))
