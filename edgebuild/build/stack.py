@@ -222,7 +222,7 @@ MACHINES = {
 }
 
 
-MOST_VISITS = 64  # visits of an instruction, each with a deeper stack, after which the stack is said to grow in a loop
+MOST_VISITS = 64  # visits of an instruction, each with a deeper stack, before the stack counts as growing in a loop
 LOOK_BACK = 12  # instructions before a sum that are searched for the value of its register
 MOST_REASONS = 4
 

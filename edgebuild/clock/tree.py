@@ -196,7 +196,7 @@ class Step:
         *verb, place = text.split(maxsplit=1) if text.startswith(("wait ", "read ")) else (text,)
         register, dot, rest = place.strip().partition(".")
         pairs: list[str] = []
-        for part in rest.split(","):  # a comma without an equals sign stands within a formula
+        for part in rest.split(","):  # a part without an equals sign continues a formula
             pairs[-1:] = [part] if not pairs else [pairs[-1], part] if "=" in part else [f"{pairs[-1]},{part}"]
         fields = (
             {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)} if dot else {}

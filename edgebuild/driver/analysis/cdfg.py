@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A chain up to a group; `pointer` tells whether the expression is a pointer to the group or the group itself."""
+    """A chain up to a group. `pointer`: whether the expression is a pointer to the group, or the group itself."""
 
     expression: Expression
     pointer: bool

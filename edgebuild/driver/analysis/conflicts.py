@@ -465,7 +465,7 @@ class Graph:
             return f"'{name}' is also reached without '{a.field[1]}'"
         if ways.on_cycle_without(b.node, a.node):
             return f"'{name}' is in a loop"
-        strict = a.kind == "w" or bool(self.effects(b))
+        strict = a.kind == "w" or bool(self.effects(b))  # others may be read on paths where the source does not
         if strict and (ways.on_cycle_without(a.node, b.node) or not ways.postdominates(b.node, a.node)):
             return f"'{a.field[1]}' is also reached without '{name}'"
         inside = ways.between(a.node, b.node)

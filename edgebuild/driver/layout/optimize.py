@@ -90,12 +90,12 @@ def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None 
         column, reduced, exact = pricing.cheapest(prices, pool)
         bound = max(bound, prices.proven(costs, reduced, largest))
         misses += not exact
-        if reduced >= 0 and best is None:
+        if reduced >= 0 and best is None:  # the relaxation is solved: its bound is proven
             best, _ = _choice(costs, pool, largest)
         if best is not None:
             total = sum(pool[c] for c in best)
             missing = reduced < total - prices.bound  # columns that could help
-            if not missing or total // costs.access == prices.bound // costs.access:
+            if not missing or total // costs.access == prices.bound // costs.access:  # least accesses: bytes may differ
                 break
         if column is None or misses > MISSES:
             break

@@ -49,7 +49,7 @@ class Slot:
         default="", compare=False
     )  # PERIPHERAL.REGISTER.FIELD of the description: its name in overlays; "" if it has none
     action: str = ""  # side effect of a read (SVD's readAction)
-    open: bool = dataclasses.field(default=False, compare=False)  # whether nobody says that it changes by itself
+    open: bool = dataclasses.field(default=False, compare=False)  # whether it is volatile only for lack of facts
     assumed: str = dataclasses.field(default="", compare=False)  # why an attribute is assumed; "" if none is
     stride: int = 0  # bits between two elements of an array that lies in one register
     count: int = 1  # elements of such an array

@@ -538,7 +538,7 @@ class Hardware:
             part = key, z3.simplify(place).sexpr()
             old = self.halves.pop(part, self.now(key, slot.width, place))
             new = _after_store(value, old, low)
-            if low + slot.width > 8 * size:  # the rest of it is in the next word of the bus
+            if low + slot.width > 8 * size:  # the field continues in the next word of the bus
                 if not z3.is_true(z3.simplify(new == old)):
                     self.halves[part] = new
             else:

@@ -162,7 +162,7 @@ def operated(operator: str, a: Any, b: Any) -> Any:
     return flag(result) if result is not None else Int(computed(operator, x, y, not unsigned), not unsigned)
 
 
-# (can it hold, can it fail, the conditions) of a condition after others, by their z3 ids: kept, so that ids stay theirs
+# (can it hold, can it fail, conditions) of a condition after others, by z3 ids: z3 would reuse ids of freed conditions
 Answers = dict[tuple[int, ...], tuple[bool, bool, Any]]
 
 
