@@ -407,6 +407,7 @@ def matmul(node: Any, first: str, second: str, turned: bool, clamp: tuple[float 
         second = node.array(node.real(w))  # per-channel scales are not supported here, so dequantise
     if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
         raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
+    # The kernel has four dimensions, so operands are padded with ones, which the reshape of the result drops.
     left = (1,) * (4 - len(x.shape)) + x.shape
     right = (1,) * (4 - len(w.shape)) + w.shape if len(w.shape) > 1 else (1, 1, *w.shape, 1)
     batch = tuple(max(m, n) for m, n in zip(left[:2], right[:2], strict=True))

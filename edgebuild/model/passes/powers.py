@@ -123,6 +123,7 @@ def _constants(op: Op, graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tens
     real = reals_of(w.data, w)
     most = float(abs(real).max())
     start = ceil(log2(most / 127) - 1e-9) if most > 0 else LEAST
+    # The next smaller power clips the largest weights, but rounds the others less.
     best = min((start, start - 1), key=lambda e: float(((_rounded(real, e) * 2.0**e - real) ** 2).sum()))
     new = [replace(w, dtype="int8", data=_rounded(real, best).astype(np.int8), quant=Quant((2.0**best,), (0,)))]
     for b in bias:

@@ -213,7 +213,7 @@ class CycleTable:
         return 0
 
     def block_to_block(self, here: Block, there: Block) -> int:
-        """Cycles from the first instruction of a block to the first of the one behind it."""
+        """Cycles from the first instruction of a block to the first of the next block."""
         free = here.end == there.begin or here.code[-1].stem in self.free_branches
         return block_cycles(self, here.code) + (0 if free else self.branch_refill)
 
@@ -390,7 +390,7 @@ class PipelineTable:
         return refills + step.reloads * self.reload
 
     def block_to_block(self, here: Block, there: Block) -> int:
-        """Cycles from the first instruction of a block to the first of the one behind it."""
+        """Cycles from the first instruction of a block to the first of the next block."""
         ready, now = self._run(here.code, {}, 0)
         lost = self._jump(here, there)
         # Late results of one block stall the first instructions of the next, less the cycles that the jump loses.
@@ -541,7 +541,7 @@ def _begin(places: Mapping[str, tuple[int, int]], name: str, elf: Path) -> int:
     return places[name][0]
 
 
-# Modelled cycles of one inference, from what the simulator executed.
+# Modelled cycles of one inference, from the counts of the simulator.
 #
 # A table of the core gives the cycles of blocks and of the branches between them: `CycleTable` for Arm,
 # `PipelineTable` for RISC-V. Contention on buses is not part of the models.
@@ -560,7 +560,7 @@ class CoreModel(Protocol):
     def caches(self) -> Caches: ...
 
     def block_to_block(self, here: Block, there: Block) -> int:
-        """Cycles from the first instruction of a block to the first of the one behind it."""
+        """Cycles from the first instruction of a block to the first of the next block."""
 
     def misses(self, step: Step) -> int:
         """Cycles of a step for cache misses and for loads of words that were just stored."""
@@ -577,7 +577,7 @@ def _table(target: Target) -> Path:
 
 
 def model_of(target: Target) -> CoreModel:
-    """The table of the target's core. Raises EdgebuildError where there is none."""
+    """The table of the target's core. Raises EdgebuildError if there is none."""
     file = _table(target)
     if not file.is_file():
         tables = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
@@ -662,6 +662,7 @@ def layers(
     marks = np.frombuffer((folder / "layers.bin").read_bytes(), "<u4").reshape(-1, 3)
     ticks = np.diff(marks[:, 1]).astype(float)  # of 32 bits, like the counter
     empty = float(ticks[-EMPTY:].mean())
+    # Simulated instructions take a nanosecond each, so a tick of a slower timer is several instructions.
     scale = 1e9 / target.runner.tick_hz if target.runner.tick_hz else 1.0
     exact = np.diff(marks[:, 2]).astype(float)
     exact = exact if exact.any() else ticks  # no cycle counter: the timer runs at the core's clock

@@ -384,7 +384,7 @@ class Windows:
                 image[row : row + rows, column : column + columns] = pixels
 
     def _pixels(self, rounds: int) -> Array:
-        """Pixels of each place in each round: [rounds, places, rows, columns, channels].
+        """Pixels of each window in each round: [rounds, places, rows, columns, channels].
 
         The first two rounds reach the ends of all sums; the others come close to ties, filter by filter.
         """
@@ -398,6 +398,7 @@ class Windows:
         near = max(2, (self.most - self.least) // 16)
         result = np.where(phase < 2, self.most - near, self.least + near)
         finest = np.min(np.where(w == 0, 1 << 20, np.abs(w)), axis=1, initial=1 << 20)
+        # Sums meet a target to half the smallest weight. They stay within a quarter step of the tie.
         aside = np.minimum(finest // 2 + 1, 0.25 / factor)
         close = (result + 0.5) / factor - start + np.where(phase % 2 == 0, -aside, aside)
         pixels = self._balanced(w, np.where(first, np.where(end == 0, np.inf, -np.inf), close))

@@ -205,6 +205,7 @@ class Walk:
             )
             self.know(name, possible_places(op, graph, operand, own, observed))
             return self.by_rounding[0.0][name]
+        # Right results span all ways of rounding the operands; exact bounds apply only to operands that are certain.
         ends = _extremes([*results, *_result_range(op, graph, self.by_rounding[0.0], self.open_)])
         if is_exact(op, graph) and all(map(self._is_sure, graph.operands(op))):
             ends = _intersection(ends, exact(op, graph, [self.by_rounding[0.0][n] for n in op.inputs]))

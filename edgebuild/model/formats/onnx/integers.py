@@ -317,6 +317,7 @@ def _in_integers(node: onnx.NodeProto, own: list[int], opset: int) -> list[tuple
 
 def stored_integers(model: onnx.ModelProto, file: str) -> None:
     """Quantise inputs, weights and moved values, and make each requantisation an op on int32, in place."""
+    # Without these operators there is no requantisation, so the model is no integer one.
     kinds, numbers = {n.op_type for n in model.graph.node}, Numbers(model, file)
     if not ({"Div", "Floor"} <= kinds or {"Div", "Cast"} <= kinds or any(n.domain == DOMAIN for n in model.graph.node)):
         return

@@ -171,6 +171,7 @@ def read_einsum(node: Any) -> None:
         elsewhere = {*out, *"".join(terms[:position] + terms[position + 1 :])}
         terms[position], names[position] = _einsum_sum(node, names[position], letters, elsewhere)
     operands = list(zip(terms, names, strict=True))
+    # Operands are contracted in pairs, the smallest product first. Kernels need the constant operand second.
     while len(operands) > 1:
         first, second, rest = _einsum_pair(node, operands, out, sizes)
         if node.builder.tensors[first[1]].constant:

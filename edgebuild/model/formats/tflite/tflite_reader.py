@@ -227,7 +227,7 @@ def places(sparsity: Any, shape: Sequence[int]) -> Array:
         entries, chosen, repeat = _entered(level, entries, prod(shape))
         index_of = {d: np.repeat(index, repeat) for d, index in index_of.items()} | {dimension: chosen}
     index = [index_of[d] for d in range(len(shape))]
-    for block, d in enumerate(blocks, len(shape)):
+    for block, d in enumerate(blocks, len(shape)):  # a blocked dimension has a block number and an index in the block
         index[d] = index[d] * levels[order.index(block)].DenseSize() + index_of[block]
     return np.ravel_multi_index(tuple(index), tuple(shape)) if shape else entries
 
