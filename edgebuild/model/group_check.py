@@ -1,7 +1,7 @@
 """Check the memory layout of a group of models, byte by byte, from the reports of the models and of the group.
 
-The check shares no code with the choice of the layout. For every set of models that may be active at the same time, it
-tags each byte in use with its owner and fails if a byte has two.
+The check shares no code with the choice of the layout. For every set of models that may be active together, it tags
+each byte in use with its owner. It fails if a byte has two owners.
 """
 
 from __future__ import annotations

@@ -482,8 +482,8 @@ def mean_of(node: Any, name: str, axes: tuple[int, ...]) -> str:
 def centred(node: Any, name: str, axes: tuple[int, ...]) -> tuple[str, str, str]:
     """Names of the mean, of x - mean, and of the variance, whose `axes` have size 1.
 
-    The mean is subtracted twice. Rounding leaves a remainder the first time, which matters if all values are nearly
-    equal, because it is then divided by the small square root of epsilon.
+    The mean is subtracted twice, because rounding leaves a remainder the first time. If all values are nearly equal,
+    that remainder is divided by the small square root of epsilon.
     """
     mean = mean_of(node, name, axes)
     once = node.apply("difference", name, mean)

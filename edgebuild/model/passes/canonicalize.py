@@ -452,8 +452,8 @@ def reshape_before_elementwise(op: Op, graph: Graph) -> Edit | None:
 def dequantize_last(op: Op, graph: Graph) -> Edit | None:
     """transpose(dequantize(x)) = dequantize(transpose(x)), and likewise reshape, take and pad with zeros.
 
-    With the two rules above this brings quantize to the op that computes a value and dequantize to the op that
-    reads it, past all moves between them.
+    With the two rules above this moves quantize up to the op that computes a value, and dequantize down to the op
+    that reads it.
     """
     moves = op.kind in MOVES or (op.kind in ("take", "pad") and op.attrs.get("value") is None)
     first = graph.producer(op.inputs[0], "dequantize") if moves else None
@@ -567,8 +567,8 @@ def _equal_in_floats(op: Op, graph: Graph, others: set[str]) -> bool:
 def _weights_and_bias(t: Tensor, x: Tensor, w: Tensor, op: Op) -> tuple[Tensor, Tensor]:
     """Weights, and the bias in steps of scale(x) * scale(w): int64 for int16 inputs, else int32.
 
-    Small int8 weights are multiplied by the largest power of two for which weights and bias still fit, because the
-    finer scale rounds the bias less.
+    Small int8 weights are multiplied by the largest power of two for which weights and bias still fit. The finer scale
+    rounds the bias less.
     """
     steps = real_values(t).astype(np.float64).ravel() / np.array(bias_quant(x, w).scale)
     if x.dtype == w.dtype == "int8" and w.data is not None and w.quant is not None:

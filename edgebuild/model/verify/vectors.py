@@ -357,7 +357,7 @@ ANOMALY = (0, 1)  # labels of a normal and of an anomalous sample
 def classes(output: Array) -> Array:
     """The class of each vector of [vectors, ...] floats: the index of the largest score, of equal ones the first.
 
-    A single score per vector is of class 1 above 0, or above 1/2 if all scores are in 0..1, else of class 0.
+    A single score per vector is of class 1 above a threshold: 1/2 if all scores are in 0..1, else 0.
     """
     scores = output.reshape(len(output), -1)
     if scores.shape[1] > 1:

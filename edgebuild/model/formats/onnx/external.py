@@ -1,7 +1,7 @@
 """External data files of ONNX models, which hold large tensors.
 
-Their names, offsets and lengths come from the model, which is not trusted. A file is read only if it is in the model's
-folder or below, is no link, and has the bytes that the tensor's shape needs.
+Their names, offsets and lengths come from the model, which is not trusted. A file is read only if it is below the
+model's folder, is no link, and has the bytes that the tensor's shape needs.
 """
 
 from __future__ import annotations

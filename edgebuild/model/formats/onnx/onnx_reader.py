@@ -1,6 +1,6 @@
 """Read ONNX files: float32, and int8 in the QDQ form of onnxruntime's static quantiser.
 
-A DequantizeLinear of a constant is read as a quantised constant; those of activations become
+A DequantizeLinear of a constant is read as a quantised constant. Those of activations become
 `dequantize` and `quantize` ops, which the canonicaliser later fuses into integer ops. ONNX is NCHW:
 spatial ops are put between two transposes, which the canonicaliser moves together and drops.
 uint8 values become int8 by subtracting 128 from values and zero points.

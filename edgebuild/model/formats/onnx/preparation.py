@@ -206,8 +206,8 @@ def in_float32(data: Array) -> Array:
 def fold(node: OnnxNode, reader: Callable[[OnnxNode], None] | None) -> None:
     """Compute a node whose operands are all constants. Raises EdgebuildError if it is too large or fails.
 
-    `reader`: reader of the operator, if any. It is used if the evaluator fails, for example for an axis of CumSum that
-    is a list of one, or for an attribute of CastLike in newer opsets.
+    `reader`: reader of the operator, if any. It is used if the evaluator fails, as for an axis of CumSum that is a list
+    of one, or a newer attribute of CastLike.
     """
     tensors = node.builder.tensors
     read = [tensors[name] for name in node.inputs if name]

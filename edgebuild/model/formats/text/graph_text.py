@@ -10,9 +10,9 @@ A line is a call with literals, one per tensor, port and op, in the order of the
     op('conv2d', 'conv', ('x', 'w'), 'y', 'CONV_2D', {'stride': (2, 2)})
     output('y')
 
-The last number of a tensor is the offset of its bytes in a second file with the same name and the suffix `.bin`, which
-has all constants in little-endian order. Neither file is trusted: text is never run, and sizes are checked before
-memory is allocated.
+A second file with the same name and the suffix `.bin` has all constants, little-endian. The last number of a tensor is
+the offset of its bytes there. Neither file is trusted: text is never run, and sizes are checked before memory is
+allocated.
 """
 
 from __future__ import annotations

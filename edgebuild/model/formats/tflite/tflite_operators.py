@@ -370,8 +370,8 @@ DAMAGED = "fetch the file or export it again"
 def read_landmarks_matrix(node: Any) -> None:
     """Read Landmarks2TransformMatrix: the matrix of the box of some landmarks, rotated by the line between two of them.
 
-    Its columns are s_x e_x, s_y e_y, 0, and the box's centre less half of the crop, where e_x, e_y are the rows of the
-    rotation, and s is the rotated box's size times a scale and divided by the crop's size.
+    Its columns are s_x e_x, s_y e_y, 0, and the box's centre less half of the crop. e_x, e_y: rows of the rotation;
+    s: the rotated box's size times a scale, divided by the crop's size.
     """
     x, options = node.tensor(0), _options(node)
     try:
