@@ -131,8 +131,8 @@ def compare(model: Path) -> dict[str, Any]:
 def speed(model: Path, tile: str) -> dict[str, Any]:
     """How many configurations the exploration looks at in a second."""
     plan = plan_model(model_request(model, "model", "host", MODES[tile]), load_target("host"))
-    assert plan.fused is not None
-    found = plan.fused
+    assert plan.tiling is not None
+    found = plan.tiling
     row = {"model": model.stem, "tile": tile, "estimated": found.estimated, "evaluated": found.evaluated}
     rate = round((found.estimated + found.evaluated) / found.seconds)
     row |= {"seconds": round(found.seconds, 2), "per_second": rate, "paths": len(found.tilings)}

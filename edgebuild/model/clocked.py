@@ -59,13 +59,13 @@ def _clocked_plan(graph: Graph, target: Target, request: ModelRequest) -> Plan:
     options = choices(graph, target, request, power_model(target, request))
     while True:
         best = select_all(options.layers, options.forms, options.model, budgets)
-        chosen = _decoupled(options.whole, best.ways)
+        chosen = _decoupled(options.whole, best.step_forms)
         planned = replan(options.whole, chosen, options.model) if chosen else options.whole
         if planned is not None:
             comparisons = tuple(compare(options.plain, options.layers, options.model, slack) for slack in SLACKS)
             first, *others = zip(best.problems, best.selections, strict=True)
             return replace(planned, clocks=ClockSchedule(options.model, *first, comparisons, tuple(others)))
-        formed = zip(options.forms, best.ways, strict=True)  # each of its buffers fits, but not all together
+        formed = zip(options.forms, best.step_forms, strict=True)  # each of its buffers fits, but not all together
         largest = max(w.buffer_bytes for each, (g, _) in formed for w in each if w.g == g and g)
         options = options.within(largest // 2)
 
@@ -184,9 +184,9 @@ def _cached(model: PowerModel) -> float:
     return CACHE_SHARE * require_timing(model).cache_bytes
 
 
-def _decoupled(whole: Plan, ways: StepForms) -> Decoupled:
+def _decoupled(whole: Plan, step_forms: StepForms) -> Decoupled:
     """For each result that is computed decoupled the granularity, and whether its operands are gathered at the HSE."""
-    return {name: form for name, form in zip(_results(whole), ways, strict=True) if form[0]}
+    return {name: form for name, form in zip(_results(whole), step_forms, strict=True) if form[0]}
 
 
 # ---- Costs of steps

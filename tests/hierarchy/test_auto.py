@@ -18,7 +18,7 @@ from edgebuild.model.plan.dma.assembly import SearchPath, assembled, mapped_plan
 from edgebuild.model.plan.dma.residency import Residency, Step
 from edgebuild.model.plan.dma.streamed import PlannedRun
 from edgebuild.model.plan.memory.problem import DoesNotFit
-from edgebuild.model.plan.printed import ReachedOp, StreamedRun
+from edgebuild.model.plan.printed import StreamedRun, UncopiedOp
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs, tiny_tflite
@@ -128,7 +128,7 @@ def test_what_the_second_level_has_no_room_for_lies_in_the_third(tmp_path: Path)
 
 def cycles(p: Plan) -> float:
     waited = sum(start.waited for _, start in transfers(p))
-    reached = sum(s.moves.whole[0] for s in p.steps if isinstance(s.moves, ReachedOp))
+    reached = sum(s.moves.whole[0] for s in p.steps if isinstance(s.moves, UncopiedOp))
     return sum(m.cycles.total for m in p.moves.values()) + waited + reached
 
 

@@ -28,7 +28,7 @@ from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.levels import best_offer
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, dory
-from edgebuild.model.plan.printed import ReachedOp, TiledOp
+from edgebuild.model.plan.printed import TiledOp, UncopiedOp
 from edgebuild.model.plan.search import Plan, form_of
 from tests.conftest import ROOT
 from tests.graphs import examples, single_ops, small_graphs
@@ -257,8 +257,8 @@ def test_replay_refuses(what: str, tmp_path: Path) -> None:
 def reasons(graph: Graph, file: Path) -> str:
     p = planner(file)(graph, "g0")
     step, moves = p.steps[0], p.steps[0].moves
-    assert isinstance(moves, TiledOp | ReachedOp)
-    if isinstance(moves, ReachedOp) or moves.engine != "cpu":
+    assert isinstance(moves, TiledOp | UncopiedOp)
+    if isinstance(moves, UncopiedOp) or moves.engine != "cpu":
         return moves.why
     spaces = p.home(step.ops[0].outputs[0]), p.target.memory("weights")
     offer = best_offer(step.ops[0], p.graph, p.target, form_of(p.target, p.request), spaces, moves.cycles)

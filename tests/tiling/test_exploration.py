@@ -78,8 +78,8 @@ def test_the_running_example_takes_16384_bytes_with_three_parts(monkeypatch: pyt
 def test_memory_asked_for_takes_the_least_code() -> None:
     """The thesis' path is chosen where its memory is asked for, in equal parts, which share kernels."""
     found = planned(running_example(), tile="fdt", ram=16384)
-    assert found.arena_bytes == 16384 and found.extra_macs == 0 and found.fused is not None
-    (choice,) = found.fused.tilings
+    assert found.arena_bytes == 16384 and found.extra_macs == 0 and found.tiling is not None
+    (choice,) = found.tiling.tilings
     assert choice.tiling is not None and choice.tiling.counts == (4,)
     assert [op.name for op in choice.tiling.path.ops] == ["pointwise", "pool"]
     assert planned(running_example(), tile="fdt").arena_bytes < 12000

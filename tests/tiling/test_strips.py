@@ -51,7 +51,7 @@ def test_less_memory_for_work_done_twice(model: Path) -> None:
     strips = planned(model, objective="ram", max_mac_overhead=20)
     assert free.arena_bytes <= rows.arena_bytes and free.extra_macs <= 0
     assert strips.arena_bytes < rows.arena_bytes * 31 / 32
-    assert strips.fused is not None and strips.extra_macs > 0
+    assert strips.tiling is not None and strips.extra_macs > 0
     assert any(section.rolled for section in strips.steps)
 
 

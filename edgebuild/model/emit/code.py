@@ -140,7 +140,7 @@ def _steps(plan: Plan, uses: Sequence[Use], names: Sequence[str], weights: Weigh
         else:
             calls = [_call(plan, use, name, weights) for use, name in used]
             steps.append(rolled_step(plan, step, section.rolled, calls) if section.rolled else calls[0])
-    loops = plan.fused is not None and plan.clocks is None and not plan.request.stepwise
+    loops = plan.tiling is not None and plan.clocks is None and not plan.request.stepwise
     steps = looped(steps) if loops else steps
     single = [Step(s.comment, s.text, (s,)) if isinstance(s, Call) else s for s in steps]
     return tuple(Step("", s.text, s.calls) if isinstance(s, Loop) else s for s in single)

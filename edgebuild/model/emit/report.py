@@ -14,7 +14,7 @@ from ..ir import Graph, Op, Tensor
 from ..kernels.costs import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..plan.choose import mac_overhead
-from ..plan.printed import SLOTS, Copy, ReachedOp, Start, TiledOp, newest_name
+from ..plan.printed import SLOTS, Copy, Start, TiledOp, UncopiedOp, newest_name
 from ..plan.rolling import read_outside, rows_of
 from ..plan.search import Plan, state_bytes
 from ..plan.section import Section, scratch_name, slice_us
@@ -56,17 +56,17 @@ def tiling_words(plan: Plan) -> str:
                 f" {held} B of rings, sums and scratch, nothing computed twice"
             )
     lines += _fused_lines(plan)
-    if not plan.tiled and plan.fused is None:
+    if not plan.tiled and plan.tiling is None:
         lines.append("  nothing is tiled: no run of ops takes less memory row by row than its ops take whole")
     return "\n".join([*lines, *_limit(plan), *trade_words(plan)]) + "\n"
 
 
 def _fused_lines(plan: Plan) -> list[str]:
     """Lines on the paths that are cut into parts, and on why the search ended."""
-    if plan.fused is None:
+    if plan.tiling is None:
         return []
     lines = []
-    for choice in plan.fused.tilings:
+    for choice in plan.tiling.tilings:
         assert choice.tiling is not None
         path, counts = choice.tiling.path, "x".join(map(str, choice.tiling.counts))
         along = {"fdt": "channels", "ffmt": "rows or columns", "both": "rows or columns, and channels"}[path.method]
@@ -80,7 +80,7 @@ def _fused_lines(plan: Plan) -> list[str]:
     percent = mac_overhead(plan.request)
     limit = f"at most {percent:g} % of the MACs twice" if percent else "no MACs twice (--max-mac-overhead allows some)"
     none = "" if lines else "  nothing is tiled: "
-    why = f"no path of {plan.fused.estimated} looked at takes less memory with {limit}"
+    why = f"no path of {plan.tiling.estimated} looked at takes less memory with {limit}"
     return [*lines, f"{none or '  '}{why}{'' if none else ' than these'}"]
 
 
@@ -161,7 +161,7 @@ def report(program: Program, sha256: str) -> str:
     if plan.tiled or (plan.request.tile == "auto" and plan.clocks is None):
         data["trade_off"] = trade_rows(plan)
         data["price"] = dict(zip(("instructions", "cycles"), (round(more - 1, 4) for more in plan.price), strict=True))
-    if plan.moves or any(isinstance(s.moves, ReachedOp) and s.moves.why for s in plan.steps):
+    if plan.moves or any(isinstance(s.moves, UncopiedOp) and s.moves.why for s in plan.steps):
         data["hierarchy"] = _levels(plan, weights)
     if plan.target.engines:
         data["engines"] = engine_rows(program)
@@ -234,7 +234,7 @@ def _tiling(plan: Plan, step: int) -> dict[str, Any]:
 def _fused(plan: Plan) -> list[dict[str, Any]]:
     """Rows on paths whose ops are cut into parts."""
     rows = []
-    for choice in plan.fused.tilings if plan.fused else ():
+    for choice in plan.tiling.tilings if plan.tiling else ():
         assert choice.tiling is not None
         path = choice.tiling.path
         row: dict[str, Any] = {"kind": path.method, "ops": [op.name for op in path.ops]}
@@ -351,7 +351,7 @@ def _step_uj(plan: Plan, step: int, row: Mapping[str, Any]) -> float | None:
 def _level_step(plan: Plan, step: int) -> dict[str, Any]:
     section = plan.steps[step]
     moved = section.moves
-    if isinstance(moved, ReachedOp):
+    if isinstance(moved, UncopiedOp):
         why, (cycles,) = moved.why or NO_TILE, moved.whole
         figures = {"calls": 1, "compute_cycles": cycles, "dma_cycles": 0, "cycles": cycles}
         return {"node": section.name, "engine": CORE, "why": why, "loops": [], "operands": [], **figures}
@@ -548,7 +548,7 @@ def engine_rows(program: Program) -> list[dict[str, Any]]:
 
 
 def _why(plan: Plan, section: Section, op: Op) -> str:
-    if isinstance(section.moves, TiledOp | ReachedOp) and section.moves.why:
+    if isinstance(section.moves, TiledOp | UncopiedOp) and section.moves.why:
         return section.moves.why
     refused = [(e, refusal(op, plan.graph, e)) for e in plan.target.engines]
     if all(why for _, why in refused):

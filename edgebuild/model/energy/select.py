@@ -479,7 +479,7 @@ class ChosenClocks:
 
     problems: tuple[EnergyProblem, ...]
     selections: tuple[Selection, ...]
-    ways: StepForms
+    step_forms: StepForms
 
 
 def select_all(
@@ -494,19 +494,21 @@ def select_all(
     if len(alone) == 1:
         return ChosenClocks(problems, alone, _step_forms(alone[0]))
     possible = [
-        c for ways in dict.fromkeys(map(_step_forms, alone)) if (c := _plans_with_forms(ways, forms, model, budgets_us))
+        c
+        for step_forms in dict.fromkeys(map(_step_forms, alone))
+        if (c := _plans_with_forms(step_forms, forms, model, budgets_us))
     ]
     return min(possible, key=lambda c: sum(s.energy_uj / a.energy_uj for s, a in zip(c.selections, alone, strict=True)))
 
 
 def _plans_with_forms(
-    ways: StepForms, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
+    step_forms: StepForms, forms: Sequence[Sequence[Work]], model: PowerModel, budgets_us: Sequence[float]
 ) -> ChosenClocks | None:
     """The plans with these forms of the steps; None if a budget is too short. Forms of the shortest budget fit all."""
-    layers = [_layer(each, *way, model) for each, way in zip(forms, ways, strict=True)]
+    layers = [_layer(each, *way, model) for each, way in zip(forms, step_forms, strict=True)]
     problems = tuple(problem_of(layers, model, budget) for budget in budgets_us)
     try:
-        return ChosenClocks(problems, tuple(map(select, problems)), ways)
+        return ChosenClocks(problems, tuple(map(select, problems)), step_forms)
     except EdgebuildError:
         return None
 

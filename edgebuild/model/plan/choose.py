@@ -61,7 +61,7 @@ def plan(
     choice = _Choice(planner, int(ops.macs(graph) * mac_overhead(request) / 100))
     chosen = choice.plan()
     if chosen is not None and request.map == "off":
-        chosen = choice.with_less_code(replace(chosen, cut=chosen.steps))
+        chosen = choice.with_less_code(replace(chosen, before_selection=chosen.steps))
     if chosen is not None and request.max_slice is not None:
         chosen = planner.sliced(chosen, request.max_slice)
     if chosen is not None and interprets(chosen.graph):

@@ -118,10 +118,10 @@ class Plan:
     untiled_bytes: int  # arena with every op by itself
     lower_bound: int  # bytes: no layout of these sections is lower, whichever results overlap operands
     decoupled: Decoupled = field(default_factory=dict)
-    cut: tuple[Section, ...] = ()  # the steps before kernel selection made kernels smaller; empty: it did not run
-    untiled: tuple[Section, ...] = ()  # steps of `--tile off`
+    before_selection: tuple[Section, ...] = ()  # steps before kernels were selected for flash; empty: they were not
+    single_op_steps: tuple[Section, ...] = ()  # steps of `--tile off`
     clocks: ClockSchedule | None = None  # for `--objective energy`
-    fused: TilingOutcome | None = None  # how ops were cut into parts or strips; None: they were not
+    tiling: TilingOutcome | None = None  # how ops were cut into parts or strips; None: they were not
 
     @property
     def moves(self) -> dict[int, Moves]:
@@ -182,17 +182,17 @@ class Plan:
 
     @property
     def tiled(self) -> bool:
-        return any(s.run for s in self.steps) or bool(self.fused and self.fused.tilings)
+        return any(s.run for s in self.steps) or bool(self.tiling and self.tiling.tilings)
 
     @property
     def extra_macs(self) -> int:
         """Multiply-accumulates that several parts repeat because their halos overlap."""
-        return self.fused.extra_macs if self.fused else 0
+        return self.tiling.extra_macs if self.tiling else 0
 
     @cached_property
     def point(self) -> Point:
         """Quantities of the plan with its kernels before kernel selection, unless selection lowered the peak."""
-        before = point_of(self.cutter, self.cut or self.steps)
+        before = point_of(self.cutter, self.before_selection or self.steps)
         return before if before.peak_bytes <= self.schedule.peak else point_of(self.cutter, self.steps)
 
     @cached_property
@@ -201,14 +201,14 @@ class Plan:
 
         The least memory comes first. If ops were cut into parts or strips, there is only the plan's own point.
         """
-        own, others = self.point, () if self.fused is not None else self.cutter.front
+        own, others = self.point, () if self.tiling is not None else self.cutter.front
         points = [p for p in (point_of(self.cutter, sections) for sections in others) if not own.undercuts(p)]
         return tuple(sorted([own, *(p for p in points if p.peak_bytes != own.peak_bytes)], key=lambda p: p.peak_bytes))
 
     @property
     def price(self) -> tuple[float, float]:
         """Instructions and cycles, estimated, as multiples of those of `--tile off`."""
-        cut, off = self.cut or self.steps, self.untiled or self.steps
+        cut, off = self.before_selection or self.steps, self.single_op_steps or self.steps
         return instructions(cut) / max(instructions(off), 1), cost(cut) / max(cost(off), 1)
 
 
@@ -309,7 +309,7 @@ class Planner:
     def sliced(self, plan: Plan, limit: float) -> Plan:
         """The plan with whole ops that take longer than `limit` microseconds run by rows."""
         steps = sliced(plan.cutter, plan.steps, self.target, limit)
-        return plan if steps == plan.steps else self._plan(plan.cutter, plan.schedule, steps, plan.fused)
+        return plan if steps == plan.steps else self._plan(plan.cutter, plan.schedule, steps, plan.tiling)
 
     def with_steps(self, plan: Plan, steps: tuple[Section, ...]) -> Plan:
         """The plan with `steps`, whose kernels need no more scratch; laid out again if that takes less memory."""
@@ -318,8 +318,9 @@ class Planner:
         if all(new.inner == old.inner for new, old in zip(steps, plan.steps, strict=True)):
             return same
         with contextlib.suppress(EdgebuildError):
-            other = self._plan(plan.cutter, plan.schedule, steps, plan.fused)
-            return replace(other, cut=plan.cut) if other.arena_bytes <= plan.arena_bytes else same
+            other = self._plan(plan.cutter, plan.schedule, steps, plan.tiling)
+            other = replace(other, before_selection=plan.before_selection)
+            return other if other.arena_bytes <= plan.arena_bytes else same
         return same
 
     def strips(self, budget: int, below: int | None = None, thorough: bool = True, fast: bool = False) -> Plan | None:
@@ -327,7 +328,7 @@ class Planner:
 
         At most `budget` multiply-accumulates are done twice. `fast`: take the fastest cut that fits, else the smallest.
         """
-        fused, cutter, order = in_strips(
+        tiling, cutter, order = in_strips(
             self.graph,
             self.scheduled,
             lambda graph: _scheduled_strips(graph, self.target, self.request, self._deadline),
@@ -335,7 +336,7 @@ class Planner:
             self._deadline,
             thorough,
         )
-        if not fused.tilings:
+        if not tiling.tilings:
             return None
         if self.decoupled:
             cutter = replace(cutter, decoupled=self.decoupled)
@@ -343,8 +344,8 @@ class Planner:
             return None
         for cut in (partial(cutter.cuts.within, self.room), cutter.cuts.tight) if fast else (cutter.cuts.tight,):
             with contextlib.suppress(EdgebuildError):
-                return self._plan(cutter, order, cut(), fused)
-        return self._plan(cutter, order, cutter.cuts.within(0), fused)
+                return self._plan(cutter, order, cut(), tiling)
+        return self._plan(cutter, order, cutter.cuts.within(0), tiling)
 
     def parts(
         self,
@@ -360,15 +361,15 @@ class Planner:
         """
         work = THOROUGH if thorough else QUICK
         code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
-        fused = explore(self.graph, self._evaluated, methods, Limits(budget, code, ram, below, self._deadline, work))
-        cutter, order = _scheduled(fused.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
+        tiling = explore(self.graph, self._evaluated, methods, Limits(budget, code, ram, below, self._deadline, work))
+        cutter, order = _scheduled(tiling.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
         if ram is not None:
             with contextlib.suppress(EdgebuildError):
-                return self._plan(cutter, order, cutter.untiled, fused)
-        return self._plan(cutter, order, _tight(cutter), fused)
+                return self._plan(cutter, order, cutter.untiled, tiling)
+        return self._plan(cutter, order, _tight(cutter), tiling)
 
     def _plan(
-        self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], fused: TilingOutcome | None = None
+        self, cutter: Cutter, order: Schedule, steps: tuple[Section, ...], tiling: TilingOutcome | None = None
     ) -> Plan:
         least = least_bytes(cutter, steps)
         fixed = len(self.memories) > 1 or any(s.overlap or s.overlaid for s in steps)  # then other layouts may be lower
@@ -398,8 +399,8 @@ class Planner:
             untiled_bytes=self.untiled_bytes,
             lower_bound=least if fixed else max(least, placed.bound),
             decoupled=self.decoupled,
-            untiled=self._alone,
-            fused=fused,
+            single_op_steps=self._alone,
+            tiling=tiling,
         )
 
     def _place(self, cutter: Cutter, steps: tuple[Section, ...]) -> Placement:

@@ -221,14 +221,14 @@ class Choices:
             (op.outputs[0], rings), lambda: self._fastest_first(op, replace(self.form, rings=rings, rows=rows))
         )
 
-    def unstated(self, op: Op, form: Form) -> float:
+    def default_instructions(self, op: Op, form: Form) -> float:
         """Estimate for a kernel that states none: instructions of the whole op, or of a call that makes a row."""
         whole = float(PER_TURN * prod(ops.nest(op, self.rolling.graph).extents.values()))
         return whole / calls(self.rolling, op) if form.rolled else whole
 
     def _fastest_first(self, op: Op, form: Form) -> tuple[Choice, ...]:
         graph = self.rolling.graph
-        stated, call = self.unstated(op, form), PER_ROW_CALL if form.rolled else PER_CALL
+        stated, call = self.default_instructions(op, form), PER_ROW_CALL if form.rolled else PER_CALL
         kernel, choices = kernel_of(op, graph, form), list[Choice]()
         how = kernel.in_place if form.over else ""
         gathers = form.granularity > 0 and kernel_of(op, graph, replace(form, over=False)).traffic.rounds > 0

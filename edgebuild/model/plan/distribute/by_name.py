@@ -261,9 +261,16 @@ def _plan(network: Network, cluster: Cluster, search: Search, where: Sequence[in
 
 
 METHODS = ("joint", "fdto", "owp", "paper", "pipeline")
-LEANINGS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # factors of the source's share, if the cluster states no shares
+SOURCE_SHARE_FACTORS = (
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    1.5,
+    2.0,
+)  # factors of the source's share, if the cluster states no shares
 MIXED, MOST_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
-MORE = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # factors of devices' memory, if no plan fits
+MEMORY_FACTORS = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # factors of devices' memory, if no plan fits
 FINE = 0.01  # of memory: precision of the bisection
 
 
@@ -298,9 +305,12 @@ def choose(
         limits = _limits(cluster)
         plan, bound = pipeline(network, cluster, Search(network, cluster, limits, incumbent.goal))
         incumbent.consider(plan if plan is not None and _keeps_limits(plan, limits) else None, bound)
-    source, factors = cluster.devices[cluster.source], (1.0,) if stated or len(cluster.devices) == 1 else LEANINGS
-    for leaning in (replace(source, share=source.share * factor) for factor in factors):
-        devices = tuple(leaning if d is source else d for d in cluster.devices)
+    source, factors = (
+        cluster.devices[cluster.source],
+        (1.0,) if stated or len(cluster.devices) == 1 else SOURCE_SHARE_FACTORS,
+    )
+    for moved in (replace(source, share=source.share * factor) for factor in factors):
+        devices = tuple(moved if d is source else d for d in cluster.devices)
         candidate = replace(cluster, devices=devices)
         search = _search(network, candidate, _limits(candidate), method, objective)
         if method == "pipeline":
@@ -548,8 +558,8 @@ def _no_plan(network: Network, cluster: Cluster, method: str, plan: ClusterPlan 
 
 
 def _nearest(network: Network, cluster: Cluster, method: str) -> ClusterPlan | None:
-    """A plan for devices with more flash and RAM, by the least factor of MORE that allows one, or unlimited."""
-    for times in (*MORE, INFINITY):
+    """A plan for devices with more flash and RAM, by the least of MEMORY_FACTORS that allows one, or unlimited."""
+    for times in (*MEMORY_FACTORS, INFINITY):
         pairs = [(d.flash * times, d.ram * times) if times < INFINITY else (times, times) for d in cluster.devices]
         flash, ram = zip(*pairs, strict=True)
         limits = DeviceLimits(flash, ram)

@@ -472,13 +472,13 @@ class TensorForms:
         ends = ([min(max(at - start, 0), count) for at in r] for r in self.channels(layer.output).ranges)
         return Split("P", tuple((first, past) for first, past in ends))
 
-    def rows(self, tensor: int, lean: float = 1.0) -> Split:
-        """Rows by shares. `lean`: factor of the source's share."""
-        shares = [s * lean if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
+    def rows(self, tensor: int, factor: float = 1.0) -> Split:
+        """Rows by shares. `factor`: factor of the source's share."""
+        shares = [s * factor if k == self.cluster.source else s for k, s in enumerate(self.cluster.shares)]
         return Split("F", split(self.network.tensors[tensor].rows, [s / sum(shares) for s in shares]))
 
     @cached_property
-    def leans(self) -> tuple[float, ...]:
+    def source_row_factors(self) -> tuple[float, ...]:
         """Factors of the source's share of rows: 1, and also 0 if the inputs leave it little RAM."""
         inputs = sum(self.network.tensors[t].bytes for t in self.network.inputs)
         room = self.limits.ram[self.cluster.source] if self.limits.ram else float("inf")
@@ -491,7 +491,7 @@ class TensorForms:
         splits: list[tuple[Split, ...]] = [() for _ in self.network.tensors]
         for tensor in reversed(range(len(self.network.tensors))):
             enough = self.network.tensors[tensor].rows >= len(self.cluster.devices)
-            forms = [self.rows(tensor, lean) for lean in self.leans] if enough else []
+            forms = [self.rows(tensor, factor) for factor in self.source_row_factors] if enough else []
             current, ahead = tensor, list[int]()
             while len(ahead) < self.recompute and len(self.readers[current]) == 1:
                 number = self.readers[current][0]
@@ -500,7 +500,9 @@ class TensorForms:
                 ahead.append(number)
                 current = self.network.layers[number].output
                 if self.network.tensors[current].rows >= len(self.cluster.devices):
-                    forms += [self._back(self.rows(current, lean), ahead, tensor) for lean in self.leans]
+                    forms += [
+                        self._back(self.rows(current, factor), ahead, tensor) for factor in self.source_row_factors
+                    ]
             splits[tensor] = tuple(dict.fromkeys(forms))
         return splits
 

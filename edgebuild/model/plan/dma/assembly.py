@@ -44,7 +44,7 @@ from .prefetch import (
     step_constants,
     with_transfers,
 )
-from .residency import BareOp, Moved, Residency, Step, with_residents
+from .residency import Moved, PlannedUncopiedOp, Residency, Step, with_residents
 from .streamed import PlannedRun
 from .tiles import MOST_COPIES, MappedOp, aligned, fitting
 
@@ -259,7 +259,7 @@ class _Assembly:
     def _unplaced(self, at: int) -> Moved | None:
         """How a step runs, without its constants if they are prefetched; None: without copies."""
         by = self.path.steps[at].by
-        if isinstance(by, BareOp):
+        if isinstance(by, PlannedUncopiedOp):
             return None
         early = any(e.step == at for e in self.path.early)
         return by.without_constants(self.planner.graph, self.room) if early else by
@@ -271,7 +271,7 @@ class _Assembly:
         whole, kept = self.planner.cutter.whole(step.start), {*self._held(), *self.stay, *self.search.homes}
         if not self.over or (whole.overlap and not kept.isdisjoint((whole.overlap.operand, whole.overlap.result))):
             whole = replace(whole, overlap=None)
-        return whole if isinstance(step.by, BareOp) else replace(whole, inner={}, spans={})
+        return whole if isinstance(step.by, PlannedUncopiedOp) else replace(whole, inner={}, spans={})
 
     def _final(self, at: int, section: Section, moved: Moved | None) -> Section:
         step = self.path.steps[at]
@@ -586,20 +586,22 @@ def _layers(search: Residency, request: ModelRequest, choose: Choose | None) -> 
     return SearchPath(tuple(Step(at, at + 1, frozenset(), runs[op.outputs[0]]) for at, op in order), ()), stay
 
 
-def _by_itself(search: Residency, at: int, request: ModelRequest, choose: Choose | None) -> MappedOp | BareOp:
+def _by_itself(
+    search: Residency, at: int, request: ModelRequest, choose: Choose | None
+) -> MappedOp | PlannedUncopiedOp:
     target, op, nothing = search.target, search.cutter.order[at], frozenset[str]()
     layer = search.layer(at, nothing)
     tiles = _by_core(search, at, request, choose)
     whole, why = layer.alone if tiles is None else levels.whole_cycles(layer), ""
     if levels.engines_of(target):
-        cpu = BareOp.of(layer).cycles if tiles is None else tiles.cycles
+        cpu = PlannedUncopiedOp.of(layer).cycles if tiles is None else tiles.cycles
         spaces = search.homes_of(op).get(op.outputs[0], search.spaces[1]), search.spaces[2]
         offer = levels.best_offer(op, search.cutter.graph, target, search.cutter.form, spaces, cpu)
         if isinstance(offer, MappedOp):
             return offer
         why = offer
     if tiles is None:
-        return BareOp.of(layer, (whole,), why)
+        return PlannedUncopiedOp.of(layer, (whole,), why)
     return replace(tiles, whole=(whole,), why=why)
 
 

@@ -261,7 +261,7 @@ def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> Mapp
         tiles, beyond = _tiles(moved, i), list[list[printed.Copy]]()
         for n, (_, numbers) in enumerate(tiles):
             slot = Place(place.memory, at + n % slots * size)
-            beyond.append(_through(copies, numbers, printed.PASSING + number, slot, moved.layer.align))
+            beyond.append(_copies_through_slot(copies, numbers, printed.PASSING + number, slot, moved.layer.align))
         routes.append((i, tiles, slots, beyond))
         at += slots * size
     turns = list(moved.with_copies(copies).turns)
@@ -292,7 +292,7 @@ def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> Mapp
     return replace(moved, turns=tuple(turn for turn in script if turn != nothing), slots=region)
 
 
-def _through(
+def _copies_through_slot(
     copies: list[printed.Copy], numbers: Sequence[int], channel: int, slot: Place, align: int
 ) -> list[printed.Copy]:
     """The copies of a tile between its slot and the third level; in `copies`, redirects the others to the slot."""

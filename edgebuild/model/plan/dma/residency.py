@@ -22,7 +22,7 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import MappingCost, TiledLayer
 from ..memory.problem import Place
-from ..printed import MOST_PASSING, ReachedOp
+from ..printed import MOST_PASSING, UncopiedOp
 from .levels import channel_between, channel_to, constants_channel, layer_of_op, offer, whole_cycles
 from .prefetch import passing_slots, staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
@@ -35,7 +35,7 @@ MOST_HELD = 2  # a tensor that stays may take at most 1/MOST_HELD of the first l
 
 
 @dataclass(frozen=True, kw_only=True)
-class BareOp(ReachedOp):
+class PlannedUncopiedOp(UncopiedOp):
     """An op without copies, with the figures that the search uses."""
 
     cycles: MappingCost
@@ -45,8 +45,8 @@ class BareOp(ReachedOp):
     blocks: tuple[Constant, ...] = ()
 
     @staticmethod
-    def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> BareOp:
-        return BareOp(cycles=MappingCost((), 1, layer.alone, 0.0, power=layer.power), whole=whole, why=why)
+    def of(layer: TiledLayer, whole: tuple[float, ...] = (), why: str = "") -> PlannedUncopiedOp:
+        return PlannedUncopiedOp(cycles=MappingCost((), 1, layer.alone, 0.0, power=layer.power), whole=whole, why=why)
 
 
 Moved = MappedOp | PlannedRun  # how a section runs whose data a DMA unit moves
@@ -59,7 +59,7 @@ class Step:
     start: int
     stop: int
     held: frozenset[str]  # storages
-    by: Moved | BareOp
+    by: Moved | PlannedUncopiedOp
 
     @property
     def cycles(self) -> float:
@@ -86,7 +86,7 @@ class Residency:
     least: bool = False  # mappings of ops are to take the least energy, not the fewest cycles
     passing: int = 0  # bytes of the second level for tiles of activations on their way to and from the third
     layers: dict[object, TiledLayer] = field(default_factory=dict)
-    tiles: dict[object, list[tuple[int, MappedOp | BareOp]]] = field(default_factory=dict)
+    tiles: dict[object, list[tuple[int, MappedOp | PlannedUncopiedOp]]] = field(default_factory=dict)
     runs: dict[object, PlannedRun | None] = field(default_factory=dict)
 
     @property
@@ -112,7 +112,7 @@ class Residency:
         cycles, nothing = dict[str, float](), frozenset[str]()
         for at, op in enumerate(self.cutter.order):
             tiles, layer = self.tiled(at, nothing, self.room), self.layer(at, nothing)
-            cycles[op.outputs[0]] = layer.alone if isinstance(tiles, BareOp) else whole_cycles(layer)
+            cycles[op.outputs[0]] = layer.alone if isinstance(tiles, PlannedUncopiedOp) else whole_cycles(layer)
         return cycles
 
     @property
@@ -122,7 +122,7 @@ class Residency:
 
     def possible(self, steps: Sequence[Step]) -> bool:
         """Whether the second level has room for the steps, and the core reaches the operands of ops without copies."""
-        tiles = self.open or not any(isinstance(s.by, BareOp) for s in steps)
+        tiles = self.open or not any(isinstance(s.by, PlannedUncopiedOp) for s in steps)
         return tiles and all(self.fits_far(s.start, s.stop, s.held, self.staged_bytes(s)) for s in steps)
 
     def staged_bytes(self, step: Step) -> int:
@@ -130,7 +130,7 @@ class Residency:
         constants = step_constants(step.by.blocks, isinstance(step.by, MappedOp), 0, 0.0) if self.staged else None
         return self.slot_bytes(step.start, step.by) + (constants.least if constants is not None else 0)
 
-    def slot_bytes(self, at: int, by: Moved | BareOp) -> int:
+    def slot_bytes(self, at: int, by: Moved | PlannedUncopiedOp) -> int:
         """Bytes of the slots of an op's tiles."""
         if not self.passed or not isinstance(by, MappedOp):
             return 0
@@ -192,7 +192,9 @@ class Residency:
             room = self.room - sum(self.sizes[n] for n in now)
             if room > 0 and self.fits_far(at, at + 1, now):
                 tiles = self.tiled(at, now, room)
-                if not isinstance(tiles, BareOp) or (self.open and not self.names(self.cutter.order[at], now)):
+                if not isinstance(tiles, PlannedUncopiedOp) or (
+                    self.open and not self.names(self.cutter.order[at], now)
+                ):
                     yield Step(at, at + 1, now, tiles)
         for stop in self.stops(at):
             results = [n for n in self.results(at, stop) if self.holdable(n, stop)]
@@ -281,8 +283,8 @@ class Residency:
             self.layers[key] = layer_of_op(op, graph, self.target, form, self.spaces, names, homes, self.least)
         return self.layers[key]
 
-    def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | BareOp:
-        """The best mapping of an op within `room` bytes beside its `held` operands; a BareOp if no tile fits."""
+    def tiled(self, at: int, held: frozenset[str], room: int) -> MappedOp | PlannedUncopiedOp:
+        """The best mapping of an op within `room` bytes beside its `held` operands; no copies if no tile fits."""
         op = self.cutter.order[at]
         homes = frozenset((name, memory.name) for name, memory in self.homes_of(op).items())
         names = self.names(op, held)
@@ -298,7 +300,7 @@ class Residency:
             self.check_operands(op, layer)
             cheapest = cheapest_tiles(op, self.cutter.graph, layer, self.cutter.form, room)
         fits = cheapest is not None and len(cheapest.copies) <= MOST_COPIES
-        mappings.append((room, cheapest if cheapest is not None and fits else BareOp.of(layer)))
+        mappings.append((room, cheapest if cheapest is not None and fits else PlannedUncopiedOp.of(layer)))
         return mappings[-1][1]
 
     def check_operands(self, op: Op, layer: TiledLayer) -> None:
@@ -310,7 +312,7 @@ class Residency:
         """Memories of those operands and results of an op that do not lie in the second level."""
         return {name: self.homes[self.cutter.rolling.storage[name]] for name in self.names(op, self.homes)}
 
-    def least_of(self, mappings: Sequence[tuple[int, MappedOp | BareOp]], room: int) -> float:
+    def least_of(self, mappings: Sequence[tuple[int, MappedOp | PlannedUncopiedOp]], room: int) -> float:
         """Lower bound on an op's cycles, or energy, within `room` bytes: its score within more room."""
         return max((tiles.cycles.score for had, tiles in mappings if had >= room), default=0.0)
 
@@ -324,7 +326,7 @@ def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
 # Tensors that stay lie at the two ends of the scratchpad alternately, the tiles of an op between operand and result.
 
 
-def with_residents(search: Residency, runs: dict[str, MappedOp | BareOp]) -> dict[str, Place]:
+def with_residents(search: Residency, runs: dict[str, MappedOp | PlannedUncopiedOp]) -> dict[str, Place]:
     """Places of results that stay in scratchpads because that saves cycles; updates `runs` for their ops.
 
     A result stays if its op and its only reader, the next op, then take fewer cycles on their engine.

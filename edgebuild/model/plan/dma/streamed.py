@@ -353,7 +353,7 @@ class Streamer:
             if rolling.modes[op.outputs[0]] != "reduce":
                 parts = shared_row(op, graph, form, shares)
             if parts is not None:
-                column = self.cutter.choices.unstated(op, form) / graph.result(op).shape[COLUMNS]
+                column = self.cutter.choices.default_instructions(op, form) / graph.result(op).shape[COLUMNS]
                 whole, work = work, max(share.kernel.cost or column * share.width for share in parts)
                 parts = None if work >= whole else parts
                 work = min(work, whole)

@@ -498,8 +498,8 @@ def dory(layer: TiledLayer, room: Mapping[str, int], cluster: bool) -> tuple[Map
         fits = fits & (size <= room[space])
     if not fits.any():
         raise NoMapping(layer.name, {space: int(np.min(size)) for space, size in used.items()})
-    wish = np.where(fits, _wish(costs, sum(used.values(), np.zeros(())), cluster), -np.inf)
-    index = np.unravel_index(int(wish.argmax()), shape) if shape else ()
+    preference = np.where(fits, _tile_preference(costs, sum(used.values(), np.zeros(())), cluster), -np.inf)
+    index = np.unravel_index(int(preference.argmax()), shape) if shape else ()
     tile = {a: sizes[i][index[i]] for i, a in enumerate(layer.axes)}
     mapped = _by_one_tile(layer, tile)
     return replace(mapped, examined=int(fits.size)), cost(layer, mapped)
@@ -520,7 +520,7 @@ def _by_one_tile(layer: TiledLayer, tile: Mapping[str, int]) -> Mapped:
     return Mapped(tile, loops, tuple(moves))
 
 
-def _wish(costs: Costs, size: Grid, cluster: bool) -> Grid:
+def _tile_preference(costs: Costs, size: Grid, cluster: bool) -> Grid:
     """Score of each tile, to maximise: equation 7, or first whole rows and columns and then the fullest memory."""
     order = _channels_first(costs.layer)
     at = {a: costs.along(costs.layer.axes.index(a), costs.sizes[costs.layer.axes.index(a)]) for a in order}

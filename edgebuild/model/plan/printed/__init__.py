@@ -64,7 +64,7 @@ class Step:
     results: tuple[str, ...]
     forms: tuple[Form, ...]
     inner: Mapping[str, int]
-    moves: TiledOp | StreamedRun | ReachedOp | None = None
+    moves: TiledOp | StreamedRun | UncopiedOp | None = None
     before: tuple[Transfer, ...] = ()
     after: tuple[Transfer, ...] = ()
 
@@ -286,7 +286,7 @@ class StreamedRun:
 
 
 @dataclass(frozen=True)
-class ReachedOp:
+class UncopiedOp:
     """An op of a plan for memory levels that needs no copies: the core reads its operands where they lie."""
 
     why: str = ""  # reason why no engine computes it; empty without engines
