@@ -155,6 +155,50 @@ def test_transpose_convolutions_in_groups_stay_real() -> None:
     np.testing.assert_array_equal(run(integers, rows)[0], run(model, rows)[0])
 
 
+@pytest.mark.parametrize("absent", [-np.inf, np.finfo(np.float32).min, -1e9])
+def test_scores_with_a_mask_stay_real(absent: float) -> None:
+    """An int8 scale that covers the mask rounds all scores to one number, and -inf has none."""
+    rng, mask = np.random.default_rng(4), np.triu(np.full((5, 5), absent, np.float32), 1)
+    stored = [("wq", rng.normal(0, 1, (8, 8))), ("wv", rng.normal(0, 1, (8, 8))), ("mask", mask)]
+    nodes = [
+        helper.make_node("MatMul", ["x", "wq"], ["q"], "query"),
+        helper.make_node("MatMul", ["x", "wv"], ["v"], "value"),
+        helper.make_node("Transpose", ["x"], ["k"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["masked"], "masked"),
+        helper.make_node("Softmax", ["masked"], ["p"], "softmax"),
+        helper.make_node("MatMul", ["p", "v"], ["y"]),
+    ]
+    x, y = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, 5, 8))] for n in "xy")
+    graph = helper.make_graph(nodes, "net", x, y, [numpy_helper.from_array(v.astype(np.float32), n) for n, v in stored])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rows = [{"x": v.astype(np.float32)} for v in rng.normal(0, 0.5, (32, 1, 5, 8))]
+    for method in METHODS:
+        integers = quantised(model, ranges(model, rows, method))
+        assert signal_to_noise(run(model, rows)[0], run(integers, rows)[0]) > 25, method
+        assert sum(n.op_type == "QuantizeLinear" for n in integers.graph.node) >= 6, method
+
+
+def test_weights_of_two_operators_have_scales_of_either() -> None:
+    """A convolution has its channels along another axis than a transpose convolution with the same weights."""
+    rng, ports = np.random.default_rng(2), {"x": (1, 4, 5, 5), "y": (1, 4, 5, 5)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"], pads=[1] * 4),
+        helper.make_node("ConvTranspose", ["a", "w"], ["c"], pads=[1] * 4),
+        helper.make_node("Conv", ["c", "w", "b"], ["d"], pads=[1] * 4),
+        helper.make_node("ConvTranspose", ["d", "w"], ["y"], pads=[1] * 4),
+    ]
+    stored = [("w", rng.normal(0, 0.3, (6, 4, 3, 3))), ("b", rng.normal(0, 1, 6))]
+    x, y = ([helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in ports.items())
+    graph = helper.make_graph(nodes, "net", x, y, [numpy_helper.from_array(v.astype(np.float32), n) for n, v in stored])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rows = [{"x": v.astype(np.float32)} for v in rng.normal(0, 1, (16, *ports["x"]))]
+    integers = quantised(model, ranges(model, rows, "minmax"))
+    assert signal_to_noise(run(model, rows)[0], run(integers, rows)[0]) > 30
+    weights = [t for t in integers.graph.initializer if t.dims == [6, 4, 3, 3]]
+    assert len(weights) == 2 and {t.data_type for t in weights} == {TensorProto.INT8}
+
+
 def test_corrected_biases_take_off_the_mean_error() -> None:
     """A bias that is 40 steps of the result too large becomes what it was, to a step."""
     rows = [{"image": x[None]} for x in np.random.default_rng(3).normal(0, 1, (32, 3, 8, 8)).astype(np.float32)]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 import logging
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -53,41 +55,54 @@ Ranges = dict[str, tuple[float, float]]  # by name of a tensor
 METHODS = ("minmax", "percentile", "entropy", "mse")
 PERCENTILE = 99.99  # per cent of the values that the range covers
 BINS = 2048
-CHUNK = 16  # samples whose activations are all in memory at once
+CHUNK = 16  # samples of which all activations are in memory at once
+FAR = 1e30  # from which on a number is a mask's; below it differences and their squares still fit
+EXPONENTS = 1000.0  # below minus this the exponential is 0, so that a softmax has a mask before it
+WHOLE = (-np.inf, np.inf)  # range of a tensor that no scale fits
 STEPS = 255  # of an int8 scale
 DOUBTFUL = 0.5  # accuracy of the float network below which a warning doubts the scaling of the samples
 SHARES = np.linspace(0.2, 1, 81)  # shares of the whole range that the mse method tries
 
 
 def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
-    """The range of each activation by one of METHODS.
+    """The range of each activation by one of METHODS. That of one with a mask is WHOLE: see `_masked`.
 
-    minmax, percentile and entropy are onnxruntime's. mse chooses the share of the whole range with the least squared
-    error of rounding and clipping, from the histogram of values. Raises EdgebuildError if values overflow float32.
+    minmax, percentile and entropy are onnxruntime's. mse takes the share of the whole range with the least square
+    error of rounding and clipping, after the histogram of values. Raises EdgebuildError if no layer has finite ones.
     """
-    from onnxruntime.quantization import CalibrationMethod
-    from onnxruntime.quantization.calibrate import create_calibrator
+    whole = _calibrated(model, rows, "minmax")
+    masked = dict.fromkeys(_masked(model, whole), WHOLE)
+    if {*layers(model)} <= {*_beside_masks(model, masked)}:
+        hint = "give the samples in the units that the network was trained with"
+        raise fail("samples give activations near the largest float32", hints=[hint])
+    return (whole if method == "minmax" else _calibrated(model, rows, method, masked)) | masked
 
-    kinds = {"minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy}
-    options = {
-        "percentile": {"symmetric": False, "percentile": PERCENTILE, "num_bins": BINS},
-        "mse": {"symmetric": False, "num_bins": BINS},
-    }
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # it prints what it does
-        file = Path(folder) / "model.onnx"
+
+def _masked(model: onnx.ModelProto, limits: Ranges) -> Iterator[str]:
+    """Tensors with values that mark elements as absent: infinities, and operands of a softmax that it makes 0."""
+    scores = {node.input[0] for node in model.graph.node if node.op_type == "Softmax"}
+    for name, (low, high) in limits.items():
+        if not max(-low, high) < FAR or (name in scores and low < -EXPONENTS):
+            yield name
+
+
+def _calibrated(model: onnx.ModelProto, rows: Sequence[Row], method: str, left_out: Collection[str] = ()) -> Ranges:
+    from onnxruntime.quantization import calibrate
+
+    kinds = {"minmax": calibrate.MinMaxCalibrater, "entropy": calibrate.EntropyCalibrater}
+    options: dict[str, Any] = {"percentile": {"percentile": PERCENTILE, "num_bins": BINS}, "mse": {"num_bins": BINS}}
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of values that are no numbers; and it prints what it does
+        file, seen = Path(folder) / "model.onnx", Path(folder) / "seen.onnx"
         onnx.save(model, file)
-        calibrator = create_calibrator(
-            file,
-            augmented_model_path=str(Path(folder) / "seen.onnx"),
-            calibrate_method=kinds.get(method, CalibrationMethod.Percentile),
-            extra_options=options.get(method, {}),
-        )
-        try:
-            for start in range(0, len(rows), CHUNK):
-                calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
-        except ValueError as reason:  # numpy's histogram fails if the range of values exceeds float32
-            hint = "give the samples in the units that the network was trained with"
-            raise fail("samples give activations near the largest float32", hints=[hint]) from reason
+        kind = kinds.get(method, calibrate.PercentileCalibrater)
+        calibrator = kind(file, augmented_model_path=seen, **options.get(method, {}))
+        names, values = calibrator.select_tensors_to_calibrate(calibrator.model)
+        calibrator.select_tensors_to_calibrate = lambda _: (names.difference(left_out), values)
+        calibrator.augment_graph()
+        calibrator.create_inference_session()
+        for start in range(0, len(rows), CHUNK):
+            calibrator.collect_data(_Reader(rows[start : start + CHUNK]))
         if method == "mse":
             return {name: _least_error(*seen[:4]) for name, seen in calibrator.collector.histogram_dict.items()}
         data = calibrator.compute_data()
@@ -144,14 +159,17 @@ def quantised(
 ) -> onnx.ModelProto:
     """The network with QuantizeLinear and DequantizeLinear around its operators.
 
-    `names`: layers that are `wide`: in float, or with int16 activations. `ranges`: of every activation.
+    `names`: layers that stay in float, or whose activations are int16. `ranges`: of every activation. What reads or
+    makes one with a mask stays in float.
     """
     from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
     from onnxruntime.quantization.registry import QDQRegistry
 
-    copy = onnx.ModelProto.FromString(model.SerializeToString())
-    layers(copy)
+    copy = _by_role(model)
+    left_out = [*_beside_masks(copy, ranges), *_transposed_in_groups(copy), *(names if wide == "float" else ())]
+    names = [name for name in names if name not in left_out]
+    ranges = {name: limits for name, limits in ranges.items() if limits != WHOLE}
     options: dict[str, Any] = {"ActivationSymmetric": False, "WeightSymmetric": True}
     if wide == "int16" and names:
         copy = onnx.version_converter.convert_version(copy, INT16_OPSET) if _opset(copy) < INT16_OPSET else copy
@@ -164,7 +182,7 @@ def quantised(
         activation_qType=QuantType.QInt8,
         tensors_range=TensorsData(CalibrationMethod.MinMax, {n: _values(r) for n, r in ranges.items()}),
         nodes_to_quantize=[],
-        nodes_to_exclude=[*_transposed_in_groups(copy), *(names if wide == "float" else ())],
+        nodes_to_exclude=left_out,
         op_types_to_quantize=list(QDQRegistry),
         extra_options=options,
     )
@@ -176,6 +194,33 @@ def quantised(
     result = quantiser.model.model
     result.producer_name = "edgebuild"
     return result
+
+
+def _by_role(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which a constant is the same operand of one operator: onnxruntime gives it one axis of channels."""
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    layers(copy)
+    constants = {t.name: t for t in copy.graph.initializer if _is_real(t)}
+    used = {name for node in copy.graph.node for name in (*node.input, *node.output)}
+    names: dict[tuple[str, str, int], str] = {}
+    for node in copy.graph.node:
+        for i, name in ((i, name) for i, name in enumerate(node.input) if name in constants):
+            role = (name, node.op_type, i)
+            if role not in names and name in names.values():
+                own = next(n for k in count() if (n := f"{name}_{node.op_type}_{k}") not in used)
+                copy.graph.initializer.add().CopyFrom(constants[name])
+                copy.graph.initializer[-1].name = names[role] = own
+                used.add(own)
+            node.input[i] = names.setdefault(role, name)
+    return copy
+
+
+def _beside_masks(model: onnx.ModelProto, ranges: Ranges) -> list[str]:
+    """Names of the nodes that read or make a tensor with a mask."""
+    masks = {name for name, limits in ranges.items() if limits == WHOLE}
+    constants = ((t.name, numpy_helper.to_array(t)) for t in model.graph.initializer if _is_real(t))
+    masks |= {name for name, value in constants if not np.max(np.abs(value), initial=0) < FAR}
+    return [node.name for node in model.graph.node if not masks.isdisjoint((*node.input, *node.output))]
 
 
 def _transposed_in_groups(model: onnx.ModelProto) -> list[str]:
@@ -346,11 +391,11 @@ def _widened(
     alone = {n: quality(quantised(source, limit, tuple(o for o in names if o != n), "float"), few, right, None).sqnr
              for n in names}  # fmt: skip
     worst = sorted(names, key=lambda n: alone[n])
-    count = 1
-    while count < len(names) * 2:
-        chosen = set(worst[:count])
+    most = 1
+    while most < len(names) * 2:
+        chosen = set(worst[:most])
         yield tuple(n for n in names if n in chosen)
-        count *= 2
+        most *= 2
 
 
 __all__ = ["METHODS", "Quantised", "Trial", "quantise"]
