@@ -220,6 +220,16 @@ def test_unsigned_words_are_moved_and_cast(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), fed), onnxruntime_outputs(model, [fed])[0])
 
 
+@pytest.mark.parametrize("form", ["sequence", "optional"])
+def test_an_input_that_is_no_tensor_is_named_by_its_kind(form: str, tmp_path: Path) -> None:
+    kind = getattr(helper, f"make_{form}_type_proto")(helper.make_tensor_type_proto(FLOAT, (1, 2)))
+    operator, *names = {"sequence": ("SequenceAt", "s", "0"), "optional": ("OptionalGetElement", "s")}[form]
+    node = helper.make_node(operator, names, ["y"])
+    saved([node], [helper.make_value_info("s", kind)], {"0": np.array(0)}, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=f"input 's' is no tensor but of kind '{form}'"):
+        read_model(tmp_path / "m.onnx")
+
+
 def test_the_judge_gets_no_inputs_that_the_outputs_do_not_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Text, say, that edgebuild does not read. Nodes stand in a wrong order, which onnxruntime mends."""
     nodes = [helper.make_node(kind, [x], [y]) for kind, x, y in (("Neg", "a", "y"), ("Abs", "x", "a"))]

@@ -64,6 +64,24 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.signbit(mine), np.signbit(theirs))  # the default is -0
 
 
+@pytest.mark.parametrize("elements", [INT, FLOAT])
+def test_columns_beside_each_other(elements: int, tmp_path: Path) -> None:
+    """Operands with as many columns as are asked for, with more, and with fewer."""
+    shapes = [(4, 3), (4, 5), (4, 2), (4, 1)]
+    names = [f"x{i}" for i in range(4)]
+    sizes = {"inputdimensions": [3, 2, 4, 1]}
+    node = helper.make_node("FeatureVectorizer", names, ["y"], "node", domain="ai.onnx.ml", **sizes)
+    ports = [helper.make_tensor_value_info(n, elements, s) for n, s in zip(names, shapes, strict=True)]
+    graph = helper.make_graph([node], "ml", ports, [helper.make_tensor_value_info("y", FLOAT, (4, 10))])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(made, tmp_path / "m.onnx")
+    values = [np.random.default_rng(7).integers(-9, 9, s) for s in shapes]
+    values = [x if elements == INT else x.astype(np.float32) for x in values]
+    mine = ops.run(canonicalize(read_model(tmp_path / "m.onnx")), *values)
+    np.testing.assert_array_equal(mine["y"], onnxruntime_outputs(made, values)[0])
+
+
 def test_categories_that_are_words_are_refused(tmp_path: Path) -> None:
     made = model("OneHotEncoder", INT, FLOAT, cats_strings=["a", "b"])
     onnx.save(made, tmp_path / "m.onnx")

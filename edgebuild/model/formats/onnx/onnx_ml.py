@@ -383,10 +383,27 @@ SVM_READERS = {"SVMClassifier": svm_classifier, "SVMRegressor": svm_regressor}
 DOMAIN = "ai.onnx.ml"
 
 
-def _real(node: Any) -> str:
-    """Name of operand 0, cast to float32."""
-    name: str = node.inputs[0]
-    return name if node.tensor(0).dtype == "float32" else node.inner("cast", [name], to="float32")
+def _real(node: Any, at: int = 0) -> str:
+    """An operand in float32."""
+    name: str = node.inputs[at]
+    return name if node.tensor(at).dtype == "float32" else node.inner("cast", [name], to="float32")
+
+
+def feature_vectorizer(node: Any) -> None:
+    """Rows of all operands side by side, each cut off at its dimension or filled up with zeros, as by onnxruntime."""
+    sizes = node.attr("inputdimensions", [])
+    if len(sizes) != len(node.inputs):
+        raise node.error(f"{len(sizes)} inputdimensions of {len(node.inputs)} inputs")
+    parts = list[str]()
+    for at, size in enumerate(sizes):
+        x = node.tensor(at)
+        rows = x.shape[0] if len(x.shape) > 1 else 1
+        part, has = node.reshaped(_real(node, at), (rows, x.elements // rows)), x.elements // rows
+        if has > size > 0:
+            part = node.inner("slice", [part], begin=(0, 0), size=(rows, size))
+        parts += [part] if size > 0 else []
+        parts += [node.array(np.zeros((rows, size - has), np.float32))] if size > has else []
+    node.emit("concat", parts, axis=1)
 
 
 def array_feature_extractor(node: Any) -> None:
@@ -515,6 +532,7 @@ def linear_classifier(node: Any) -> None:
 ML_READERS: Mapping[str, Callable[[Any], None]] = {
     "ArrayFeatureExtractor": array_feature_extractor,
     "Binarizer": binarizer,
+    "FeatureVectorizer": feature_vectorizer,
     "Imputer": imputer,
     "LabelEncoder": label_encoder,
     "LinearClassifier": linear_classifier,

@@ -147,7 +147,8 @@ def _input(value: onnx.ValueInfoProto, file: str) -> Tensor:
         word = "empty" if 0 in sizes else "dynamic"
         raise fail(f"input '{value.name}' has the {word} shape {shown}", file=file, hints=[hint])
     if kind.elem_type not in TYPES:
-        name = onnx.TensorProto.DataType.Name(kind.elem_type)
+        form = (value.type.WhichOneof("value") or "tensor_type").removesuffix("_type")
+        name = onnx.TensorProto.DataType.Name(kind.elem_type) if form == "tensor" else f"no tensor but of kind '{form}'"
         hint = "use FLOAT, BOOL or integers; --outputs NAME... ends the model where it does not need this input"
         raise fail(f"input '{value.name}' is {name}", file=file, hints=[hint])
     return checked_size(Tensor(value.name, tuple(int(n) for n in sizes), TYPES[kind.elem_type]), file)
