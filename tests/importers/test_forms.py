@@ -342,6 +342,9 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "constant vector before": lambda: weighed((3,), (2, 3, 4)),
     "constant matrices before": lambda: weighed((2, 5, 3), (3,)),
     "two vectors": lambda: weighed((3,), (3,)),
+    "five dimensions": lambda: weighed((2, 2, 1, 3, 4), (2, 2, 3, 4, 2)),
+    "six dimensions, repeated in turn": lambda: weighed((2, 1, 3, 1, 2, 4), (3, 1, 2, 4, 2)),
+    "both repeated in turn": lambda: weighed((2, 1, 3, 1, 2, 4), (1, 4, 1, 2, 4, 3)),
     "running": lambda: running(1),
     "running back": lambda: running(-1, reverse=1, exclusive=1),
 }

@@ -404,18 +404,54 @@ def matmul(node: Any, first: str, second: str, turned: bool, clamp: tuple[float 
     if x.constant and not w.constant:
         return _swapped(node, first, second, turned)
     if w.data is not None and w.quant is not None and not w.quant.per_tensor:
-        second = node.array(node.real(w))  # per-channel scales are not supported here, so dequantise
-    if not x.shape or not w.shape or max(len(x.shape), len(w.shape)) > 4:
-        raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 to 4 dimensions are supported")
-    # The kernel has four dimensions, so operands are padded with ones, which the reshape of the result drops.
-    left = (1,) * (4 - len(x.shape)) + x.shape
-    right = (1,) * (4 - len(w.shape)) + w.shape if len(w.shape) > 1 else (1, 1, *w.shape, 1)
-    batch = tuple(max(m, n) for m, n in zip(left[:2], right[:2], strict=True))
-    front = batch[4 - max(len(x.shape), len(w.shape), 2) :]
-    columns = right[2] if turned else right[3]
-    shape = (*front, *((left[2],) if len(x.shape) > 1 else ()), *((columns,) if len(w.shape) > 1 else ()))
-    operands = [node.reshaped(first, left), node.reshaped(second, right)]
+        second = node.array(node.real(w))  # scales along a dimension of the matrix: as real numbers
+    if not x.shape or not w.shape:
+        raise node.error(f"operands of shapes {x.shape} and {w.shape}", "1 dimension or more are supported")
+    rows, depth = (1, *x.shape)[-2:]
+    matrix = w.shape[-2:] if len(w.shape) > 1 else (*w.shape, 1)
+    columns = matrix[0] if turned else matrix[1]
+    first, second, left, right, batch = _batched(node, first, second)
+    shape = (*batch, *((rows,) if len(x.shape) > 1 else ()), *((columns,) if len(w.shape) > 1 else ()))
+    operands = [node.reshaped(first, (*left, rows, depth)), node.reshaped(second, (*right, *matrix))]
     node.emit_as("batch_matmul", operands, shape, turned=turned, clamp=clamp)
+
+
+Sizes = tuple[int, ...]
+
+
+def _batched(node: Any, first: str, second: str) -> tuple[str, str, Sizes, Sizes, Sizes]:
+    """Two operands of a product, two sizes of each before its matrix, and those of the result.
+
+    Neighbours among the dimensions become one where both operands have them, or one repeats the same matrices along
+    them. Where more than two remain, both operands are repeated.
+    """
+    x, w = (node.builder.tensors[name].shape for name in (first, second))
+    rank = max(len(x), len(w), 2) - 2
+    left, right = ((1,) * (rank - len(s[:-2])) + s[:-2] for s in (x, w))
+    try:
+        batch = np.broadcast_shapes(left, right)
+    except ValueError:
+        raise node.error(f"operands of shapes {x} and {w} cannot be broadcast") from None
+    merged, kinds = list[tuple[int, int]](), list[tuple[bool, bool]]()
+    for m, n in ((m, n) for m, n in zip(left, right, strict=True) if max(m, n) > 1):
+        if kinds[-1:] == [(m > 1, n > 1)]:
+            merged[-1] = merged[-1][0] * m, merged[-1][1] * n
+        else:
+            merged.append((m, n))
+            kinds.append((m > 1, n > 1))
+    if len(merged) > 2:
+        first = _repeated(node, "left", first, (*batch, *x[-2:]))
+        second = _repeated(node, "right", second, (*batch, *w[-2:]))
+        merged = [(prod(batch), prod(batch))]
+    merged = [(1, 1)] * (2 - len(merged)) + merged
+    return first, second, (merged[0][0], merged[1][0]), (merged[0][1], merged[1][1]), batch
+
+
+def _repeated(node: Any, side: str, name: str, shape: Sizes) -> str:
+    wide = node.before(side)
+    wide.inputs = [name]
+    expanded(wide, shape)
+    return str(wide.outputs[0])
 
 
 def _swapped(node: Any, first: str, second: str, turned: bool) -> None:
