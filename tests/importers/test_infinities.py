@@ -107,3 +107,14 @@ def test_only_finite_inputs_are_moved() -> None:
     for near in seen:
         np.testing.assert_array_equal(near[1:4], x[1:4])
         assert np.isfinite(near[[0, 4, 5]]).all()
+
+
+@pytest.mark.parametrize("mask", [-np.inf, np.finfo(np.float32).min])
+def test_elements_of_a_mask_hide_no_others(mask: float) -> None:
+    """onnxruntime masks with the lowest number where the standard has -inf. Neither makes the limit of rounding."""
+    theirs, mine = (np.array([1.0, 2.0, m], np.float32) for m in (mask, -np.inf))
+    assert distance(mine, theirs) == 0 and limit(theirs) < 1e-4
+    mine[0] += 0.5
+    assert distance(mine, theirs) == 0.5
+    mine[2] = -1e30
+    assert distance(mine, theirs) == np.inf

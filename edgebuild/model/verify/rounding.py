@@ -18,23 +18,32 @@ from ..ir import Graph
 Array = NDArray[np.generic]
 Rng = np.random.Generator
 RELATIVE = 1e-5  # of the largest value of a tensor
+ENDLESS = 3.4e38  # just below the largest number of float32, which counts as infinity
 MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may change by one as well
 NUDGES = (1.0, 0.0, 0.5, 0.5, 0.5, 0.5)  # share of the elements that move up; a mean that cancels needs all or none
 MARGIN = 8  # sums of n terms are rounded n times, but operands are moved only once
 
 
 def distance(a: Array, b: Array) -> float:
-    """The largest difference of two elements: 0 for equal infinities and for two NaN, infinite for one NaN."""
-    x, y = a.astype(np.float64), b.astype(np.float64)
+    """The largest difference of two elements: 0 for equal infinities and for two NaN, infinite for one NaN.
+
+    ENDLESS numbers are infinite: onnxruntime masks with the lowest of float32, where the standard has -inf.
+    """
+    x, y = _unbounded(a), _unbounded(b)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
         differences = np.where(same, 0.0, np.abs(x - y))
     return float(np.max(np.nan_to_num(differences, nan=np.inf, posinf=np.inf), initial=0.0))
 
 
+def _unbounded(a: Array) -> NDArray[np.float64]:
+    x = a.astype(np.float64)
+    return np.where(np.abs(x) > ENDLESS, np.copysign(np.inf, x), x)
+
+
 def largest(a: Array) -> float:
-    """The largest absolute value of the finite elements."""
-    values = np.abs(a.astype(np.float64))
+    """The largest absolute value of the elements that are neither infinite nor as good as that."""
+    values = np.abs(_unbounded(a))
     return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
