@@ -94,6 +94,24 @@ def test_every_step_is_seen_and_right(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("fault", [0, 1])
+def test_rows_that_are_read_as_a_line_are_seen(fault: int, tmp_path: Path) -> None:
+    """The line is a view of what the same step makes: it does not stand in the arena as the step begins."""
+    net = Quantised()
+    net.zero = 0
+    w, dense = (net.q(net.weight(*shape), 0.01) for shape in ((8, 3, 3, 3), (512, 5)))
+    net.zero = 5
+    x = net.q(net.input("x", (1, 3, 8, 8)), 0.02)
+    rows = net.q(net.op("Conv", x, w, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), 0.06)
+    scores = net.q(net.op("MatMul", net.q(net.op("Flatten", rows), 0.06), dense), 0.5)
+    file, artifacts = compiled(net.done(scores, net.op("GlobalAveragePool", rows)), tmp_path, tile="rolling")
+    if fault:
+        artifacts = changed(artifacts, lambda data: data.replace(b"sums[k] = sum;", b"sums[k] = sum + 400;"))
+    result = verify(file, load_target("host"), artifacts)
+    assert result["equal"] == (not fault) and result["unseen"] == []
+
+
+@pytest.mark.needs("gcc")
 def test_what_is_not_seen_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Steps over inputs that come by rows: their results are judged through those behind them."""
     command = ["verify", str(ROOT / "sample_projects" / "digits" / "digits.onnx"), "--target", "host"]

@@ -97,8 +97,14 @@ class Plot:
     def reads(self, step: int) -> list[str]:
         """Operands of a step that are whole in the arena as it begins."""
         results = {op.outputs[0] for op in self.steps[step]}
-        names = [n for op in self.steps[step] for n in op.inputs if n not in results and self.is_whole(n)]
+        names = [n for op in self.steps[step] for n in op.inputs if self.viewed(n) not in results and self.is_whole(n)]
         return list(dict.fromkeys(names))
+
+    def viewed(self, name: str) -> str:
+        """The tensor whose bytes this one shows in another shape; itself if it is no view."""
+        while (b := self.buffers.get(name)) is not None and "view_of" in b:
+            name = b["view_of"]
+        return name
 
     def makes(self, step: int) -> list[str]:
         """Results of a step that are whole in the arena when it has ended, except those recorded by rows."""
@@ -292,10 +298,10 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
     count = int(np.clip(MOST_MACS // max(1, plot.report["macs"]["generated"]), LEAST, _useful(plot)))
     rounds = [Round([{**given} for given in first.puts], directed=True) for _ in range(count)]
     for step, step_ops in enumerate(plot.steps):
-        own = {op.outputs[0] for op in step_ops}
+        read = plot.reads(step)
         for op in step_ops:
             for round_, operands in zip(rounds, _directed(op, plot.graph, count), strict=True):
-                round_.puts[step] |= {n: x for n, x in operands.items() if n not in own and plot.is_whole(n)}
+                round_.puts[step] |= {n: x for n, x in operands.items() if n in read}
     return rounds
 
 
