@@ -234,8 +234,16 @@ def test_quantised_values_of_onnx(dtype: str, arity: int, tmp_path: Path) -> Non
 
 # Functions of TFLM, and how many steps its fixed-point arithmetic may lie beside the correct rounding.
 TFLM = {
-    "int8": {"difference": 1, "squared_difference": 1, "prelu": 1, "quotient": 1, "abs": 1, "leaky_relu": 1},
-    "int16": {"difference": 1, "squared_difference": 8, "abs": 1, "leaky_relu": 1},
+    "int8": {
+        "difference": 1,
+        "squared_difference": 1,
+        "prelu": 1,
+        "quotient": 1,
+        "abs": 1,
+        "leaky_relu": 1,
+        "rsqrt": 1,
+    },
+    "int16": {"difference": 1, "squared_difference": 8, "abs": 1, "leaky_relu": 1, "rsqrt": 1},
 }
 
 

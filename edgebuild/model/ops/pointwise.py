@@ -225,35 +225,48 @@ def _wide_sizes(op: Op, graph: Graph, at: str) -> Expression:
     return f"(int16_t){{eb_clamp}}({size} + y_zero, low, high)", numbers, []
 
 
+ROOT_BITS = 20  # of the fraction of a reciprocal root in TFLM
+
+
+def _root_factor(x: Tensor, y: Tensor) -> Multiplier:
+    unit = np.sqrt(scale_of(x)) * scale_of(y)  # may be 0; tiny ones have the largest factor
+    return quantize_multiplier(1 / max(unit, float(np.finfo(np.float32).tiny)))
+
+
+def _roots(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    """Reciprocal roots as in TFLM's elementwise.cc, which refuses values below 0: any result will do there."""
+    m, most = _root_factor(x, y), spatial.bounds(op, y)[1]
+    several, places = np.unique(np.maximum(values.astype(np.int64) - zero_of(x), 0), return_inverse=True)
+    steps = []
+    for value in several.tolist():
+        factor, right = inverse_root(value)
+        root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
+        steps.append(int(requantize(root, m.mantissa, m.shift - ROOT_BITS, Arithmetic.TFLITE)))
+    return np.where(several > 0, steps, most - zero_of(y))[places].reshape(values.shape)
+
+
+def _wide_roots(op: Op, graph: Graph, at: str) -> Expression:
+    x, y = graph.operands(op)[0], graph.result(op)
+    low, high = spatial.bounds(op, y)
+    numbers: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": zero_of(y), "low": low, "high": high}
+    root = f"{{eb_clamp}}({{eb_reciprocal_root}}({at} - x_zero, x_mul, x_shift) + y_zero, low, high)"
+    return f"(int16_t)({at} > x_zero ? {root} : high)", numbers | _root_factor(x, y).named("x"), []
+
+
 WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[[Op, Graph, str], Expression]]] = {
     "abs": (_sizes, _wide_sizes),
     "leaky_relu": (_leaky, _wide_leaky),
+    "rsqrt": (_roots, _wide_roots),
     "sigmoid": (_curve, _wide_curve),
     "tanh": (_curve, _wide_curve),
 }
-ROOT_BITS = 20  # fraction bits of a reciprocal root in TFLM
-
-
-def _reciprocal_root(op: Op, x: Tensor, y: Tensor) -> Array:
-    """Table of reciprocal roots as in TFLM's elementwise.cc, which refuses values below 0: any result will do there."""
-    unit = np.sqrt(np.float32(scale_of(x))) * np.float32(scale_of(y))  # may be 0; then the factor is the largest
-    m, steps = quantize_multiplier(1 / float(max(unit, np.finfo(np.float32).tiny))), []
-    for value in np.maximum(INT8 - zero_of(x), 0):
-        factor, right = inverse_root(int(value))
-        root = requantize(np.int64(1), factor, ROOT_BITS - right, Arithmetic.TFLITE)
-        steps.append(
-            int(requantize(root, m.mantissa, m.shift - ROOT_BITS, Arithmetic.TFLITE)) if value > 0 else 127 - zero_of(y)
-        )
-    return np.array(steps) + zero_of(y)
-
-
 TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
     "sigmoid": fixedpoint.logistic,
     "tanh": fixedpoint.int8_curves_tanh,
     "hard_swish": fixedpoint.hard_swish,
     "leaky_relu": lambda op, x, y: _leaky(op, x, y, INT8) + zero_of(y),
     "abs": lambda op, x, y: _sizes(op, x, y, INT8) + zero_of(y),
-    "rsqrt": _reciprocal_root,
+    "rsqrt": lambda op, x, y: _roots(op, x, y, INT8) + zero_of(y),
 }
 
 
