@@ -22,7 +22,7 @@ from tests.ops.test_host import compare
 from tests.zoo.builders import ZOO, quantized
 
 WARNINGS = ["-std=c11", "-O1", "-ffreestanding", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow"]
-WARNINGS += ["-Wundef", "-Werror"]
+WARNINGS += ["-Wsign-conversion", "-Wundef", "-Werror"]
 M0 = """\
 inherits: cortex-m0
 description: a Cortex-M0 with room for every model
@@ -43,7 +43,10 @@ COMPILERS = {  # target: the compilers of its code
     "riscv-virt": ["riscv64-unknown-elf-gcc -march=rv32imc -mabi=ilp32"],
     "host": ["gcc", "clang"],
 }
-VARIANTS = {"plain": {}, "weights in C": {"weights": "c"}, "arena of the caller": {"arena": "caller", "weights": "asm"}}
+VARIANTS = {
+    "plain": {}, "weights in C": {"weights": "c"}, "arena of the caller": {"arena": "caller", "weights": "asm"},
+    "functions that layers share": {"optimize": "size"},
+}  # fmt: skip
 MODELS = ("tiny", "digits", "resnet8", "ds_cnn", "ds_cnn float")
 # What gcc itself may call in freestanding code, and its own arithmetic (of which int8 code may use the 64-bit part).
 ALLOWED = re.compile(
