@@ -18,4 +18,4 @@ void set_gpio_pin_irq_en(int pin, bool enable) { gpio->pads[pin].intEn = enable;
 
 void set_gpio_pin_irq_type(int pin, int type) { gpio->pads[pin].intType = type; }
 
-int get_gpio_irq_status(void) { return gpio->intStatus; }
+int get_gpio_irq_status(void) { return (int)gpio->intStatus; }

@@ -70,6 +70,6 @@ void spi_read_fifo(int *data, int datalen)
     for (int i = 0, n = words(datalen); i < n; i++) {
         while (spi->rxCount == 0)
             ;
-        data[i] = spi->rxFifo;
+        data[i] = (int)spi->rxFifo;
     }
 }

@@ -55,6 +55,35 @@ def test_descriptions_say_what_the_header_says(target: str, tmp_path: Path) -> N
             assert {n for *_, n in places[0]} <= fields | {re.sub(r"_\d+$", "", n) for n in fields}
 
 
+SIGNED = """#include "edgebuild_bf.h"
+bfGroup P { uint3 m; uint8 n; };
+bfGroup G { uint4 a; uint8 e[4][2]; uint32 rse(self) w; uint32 big; bit x; bit y; bfGroup P p[4]; };
+make_device(G, g, 0x40000000);
+int next(int v);
+void values(int i, int v) { g->a = v; g->e[i][v] = next(v); g->big = -1; g->x = v; g->y = v < 3; }
+void changes(int i, int v) { g->a += v; g->e[i][1] -= v; --g->a; g->p[i].m++; g->big = ~v; }
+int both(int i) { bfGroup G *at = g; at->p[next(i)].n = i; return g->p[i].m + g->e[i][i]; }
+int old(void) { int before = g->a++; return before; }
+"""
+CONVERSIONS = ["-O1", "-ffreestanding", "-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Werror"]
+COMPILERS = [
+    "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb", "clang --target=arm-none-eabi -mcpu=cortex-m4 -mthumb",
+    "riscv64-unknown-elf-gcc -march=rv32imac -mabi=ilp32", "clang --target=riscv32 -march=rv32imac -mabi=ilp32",
+]  # fmt: skip
+
+
+@pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "clang")
+def test_no_conversion_of_ours_is_warned_of(tmp_path: Path) -> None:
+    """Indexes and values with a sign come to parameters without one."""
+    (signed := tmp_path / "signed.bf.c").write_text(SIGNED)
+    for name, source in (("gpio", GPIO), ("spi", SPI), ("signed", signed)):
+        for artifact in compile_driver(DriverRequest((source,), name, "pulpino"))[0]:
+            (tmp_path / artifact.name).write_bytes(artifact.data)
+        for compiler in COMPILERS:
+            headers = ["-I", str(GPIO.parent)]
+            run(*compiler.split(), *CONVERSIONS, *headers, "-c", f"{name}.c", "-o", "n.o", cwd=tmp_path)
+
+
 @pytest.mark.needs("g++")
 def test_systemc_header_compiles_alone(tmp_path: Path) -> None:
     for name, source in (("gpio", GPIO), ("spi", SPI)):

@@ -119,6 +119,21 @@ def _register_offset(unit: clang.Unit, merged: Merged, offset: Offset) -> str:
     raise clang.wrong(offset.where, unit.text, f"'{name}' has no offset of its own: '{group}' is a part of its parents")
 
 
+def unsigned(c: ir.Expression, text: str, bits: int = 32) -> str:
+    """C for an argument of an unsigned parameter: with a cast if it is signed, because compilers warn without one."""
+    inside = c
+    while isinstance(inside, ir.Wrapped) and not isinstance(inside, ir.Cast):
+        inside = inside.inside
+    signed = inside.type.canonical.signed or inside.type.kind == "real"
+    fits = inside.constant is not None and inside.constant >= 0
+    return cast_to(wide_type(bits), text) if signed and not fits else text
+
+
+def cast_to(type_: str, text: str) -> str:
+    """C that converts the expression `text` to a type."""
+    return f"({type_}){text}" if text.isidentifier() else f"({type_})({text})"
+
+
 def chained(before: list[str], text: str) -> str:
     """C for an expression that evaluates `before` first: a comma expression."""
     return f"({', '.join([*before, text])})" if before else text
@@ -223,7 +238,7 @@ class _Rewriter:
         ref = self.merged.ref(a)
         text = ""
         for c, size in zip(ref.indices, ref.index_dims, strict=True):
-            inside = source(c)
+            inside = unsigned(c, source(c))
             text = f"({text}) * {size}u + ({inside})" if text else inside
         return [text] if text else []
 
@@ -257,7 +272,7 @@ class _Rewriter:
             return chained(before, f"{name}({', '.join([*address, *(values[n] for n in leaves)])})")
         before, value = [], site.variable
         if site.right is not None:
-            value = self._source(site.right)
+            value = unsigned(site.right, self._source(site.right), window.bits)
             if self.merged.translated(site) or (self.cpp and site.does):
                 name = self._new(wide_type(window.bits))
                 before, value = [f"{name} = {value}"], name
@@ -268,7 +283,7 @@ class _Rewriter:
 
     def _values(self, site: Site) -> tuple[list[str], dict[tuple[str, int], str]]:
         """(assignments to do first, values of a literal). C++ needs the former: arguments of a call have no order."""
-        values = {self._leaf(x): self._source(v) for x, v in site.parts if v is not None}
+        values = {self._leaf(x): unsigned(v, self._source(v), self._width(x)) for x, v in site.parts if v is not None}
         before = []
         for i in site.inner if self.cpp and (len(site.inner) > 1 or site.does) else ():
             a, v = site.parts[i]
@@ -323,11 +338,13 @@ class _Rewriter:
         old = f"{self.hal.get(ref.group, ref.leaf, self.merged.window(self.parts[a].region), element)}({v})"
         if site.form == "get":
             return old
+        type_ = wide_type(self._width(a))
         if site.right is None:
-            value = f"{old} {site.operator[-1]} 1"
+            value = cast_to(type_, f"{old} {site.operator[-1]} 1")
+        elif site.operator == "=":
+            value = unsigned(site.right, self._source(site.right), self._width(a))
         else:
-            value = self._source(site.right)
-            value = value if site.operator == "=" else f"{old} {site.operator[:-1]} ({value})"
+            value = cast_to(type_, f"{old} {site.operator[:-1]} ({self._source(site.right)})")
         return f"{v} = {self.hal.changed(ref.group, register, ref.leaf, element)}({v}, {value})"
 
     # ---- accesses of fields
@@ -353,6 +370,8 @@ class _Rewriter:
         """(assignments to do first, value): C++ evaluates the right side first, arguments of a call have no order."""
         assert site.right is not None and site.write
         value = self._source(site.right)
+        if site.form == "assign":
+            value = unsigned(site.right, value, self._width(site.write))
         open_ = site.read or None in site.write.key or (site.write.variables and site.does == "changes")
         if not self.cpp or not site.does or not open_ or is_steady(site.right):
             return [], value
@@ -362,20 +381,21 @@ class _Rewriter:
     def _modify(self, site: Site) -> str:
         """C for `f op= v` and `f++`: a read and a write, with an address that is evaluated once."""
         assert site.read and site.write
+        type_ = wide_type(self._width(site.write))
         if site.form == "compound":
             assert site.right is not None
             first, right = self._first(site, site.right.type.text)
             address, before = self._once(site)
-            value = f"{self._read(site.read, address)} {site.operator[:-1]} ({right})"
+            value = cast_to(type_, f"{self._read(site.read, address)} {site.operator[:-1]} ({right})")
             return chained([*first, *before], self._write(site, address, value))
         address, before = self._once(site)
         old = self._read(site.read, address)
         operator = site.operator[-1]
         if site.operator.startswith("post") and site.used:
             kept = self._new(value_type(self._width(site.write)))
-            write = self._write(site, address, f"{kept} {operator} 1")
+            write = self._write(site, address, cast_to(type_, f"{kept} {operator} 1"))
             return chained(before, f"({kept} = {old}, (void){write}, {kept})")
-        return chained(before, self._write(site, address, f"{old} {operator} 1"))
+        return chained(before, self._write(site, address, cast_to(type_, f"{old} {operator} 1")))
 
     def _once(self, site: Site) -> tuple[list[str], list[str]]:
         """(address of `f` in `f op= v`, for use in two places; assignments to do first)."""

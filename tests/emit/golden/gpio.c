@@ -45,9 +45,9 @@ make_device(SocControl, soc, 0x1A107000);
 
 #include "pulpino_gpio.h"
 
-void set_pin_function(int pin, bool function) { HAL_WRITE_SocControl_function(soc, pin, function); }
+void set_pin_function(int pin, bool function) { HAL_WRITE_SocControl_function(soc, (unsigned int)pin, function); }
 
-int get_pin_function(int pin) { return HAL_READ_SocControl_function(soc, pin); }
+int get_pin_function(int pin) { return HAL_READ_SocControl_function(soc, (unsigned int)pin); }
 
 void set_gpio_pin_direction(int pin, bool direction) { HAL_WRITE_GPIOPad_dir(&gpio->pads[pin], direction); }
 
@@ -59,6 +59,6 @@ int get_gpio_pin_value(int pin) { return HAL_READ_GPIOPad_in(&gpio->pads[pin]); 
 
 void set_gpio_pin_irq_en(int pin, bool enable) { HAL_WRITE_GPIOPad_intEn(&gpio->pads[pin], enable); }
 
-void set_gpio_pin_irq_type(int pin, int type) { HAL_WRITE_GPIOPad_intType(&gpio->pads[pin], type); }
+void set_gpio_pin_irq_type(int pin, int type) { HAL_WRITE_GPIOPad_intType(&gpio->pads[pin], (unsigned int)type); }
 
-int get_gpio_irq_status(void) { return HAL_READ_GPIOType_intStatus(gpio); }
+int get_gpio_irq_status(void) { return (int)HAL_READ_GPIOType_intStatus(gpio); }
