@@ -63,8 +63,10 @@ def temporary(path: str, data: bytes) -> str:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-    except BaseException:
+    except BaseException as error:
         os.unlink(aside)
+        if isinstance(error, OSError):  # of a full disk, which names no file
+            error.filename = path
         raise
     return aside
 

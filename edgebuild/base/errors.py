@@ -10,6 +10,7 @@ print theirs, so that editors and build logs can follow it:
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -81,6 +82,7 @@ def from_os(error: OSError, text: str = "", file: str = "", hints: Sequence[str]
     """An error of the operating system, as a diagnostic. `text`: the failed action, such as "cannot write it"."""
     named = file or (os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "")
     reason = error.strerror or str(error) or type(error).__name__
+    text = text or ("cannot write it" if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS) else "")
     hints = hints or (_near_files(named) if isinstance(error, FileNotFoundError | NotADirectoryError) else ())
     hints = hints or (["name a file in it"] if isinstance(error, IsADirectoryError) else ())
     return fail(f"{text}: {reason}" if text else reason, file=named, hints=hints)

@@ -375,6 +375,8 @@ def simulate(args: argparse.Namespace) -> int:
 
     if not args.program.is_file():
         raise fail("no such program", file=str(args.program))
+    if not 1 <= args.cores <= 16:
+        args.wrong_usage(f"--cores: {args.cores} is not from 1 to 16")
     check_written(args, (), [args.program])
     with tempfile.TemporaryDirectory(prefix="edgebuild-simulate-") as name:
         simulator, counts = xpulp_simulator(Path(name)), Path(name) / "counts"

@@ -73,11 +73,14 @@ static struct core cores[CORES_MOST], *me = cores;
 static unsigned count_of_cores = 1;
 static bool gap8, inhibited[2];
 
+static const char *program;
+static int status = 1; /* of a run that fails; 125 from the first instruction on */
+
 static _Noreturn void fail(const char *what)
 {
     fflush(stdout);
-    fprintf(stderr, "xpulp: %s at pc 0x%08" PRIx32 "\n", what, me->pc);
-    exit(125);
+    fprintf(stderr, "%s: error: %s at pc 0x%08" PRIx32 "\n", program, what, me->pc);
+    exit(status);
 }
 
 static uint8_t *in_memory(uint32_t address, uint32_t bytes, bool by_dma)
@@ -1132,9 +1135,10 @@ static void read_program(const char *path)
     uint8_t head[52], segment[32];
     uint32_t from, bytes, address, type, places;
     uint16_t size, count;
-    if (f == NULL || fread(head, 1, sizeof head, f) != sizeof head || memcmp(head, "\177ELF\1\1", 6) != 0) {
-        fprintf(stderr, "xpulp: %s is no ELF file of 32 bits\n", path);
-        exit(2);
+    if (f == NULL || fread(head, 1, sizeof head, f) != sizeof head || memcmp(head, "\177ELF\1\1", 6) != 0 ||
+        head[18] != 243 || head[19] != 0) {
+        fprintf(stderr, "%s: error: it is no program of a RISC-V core of 32 bits\n", path);
+        exit(1);
     }
     memcpy(&me->pc, head + 24, 4);
     memcpy(&places, head + 28, 4);
@@ -1185,7 +1189,8 @@ int main(int count, char **arguments)
         }
         by_top[registers.origin >> 26] = &registers;
     }
-    read_program(arguments[2]);
+    read_program(program = arguments[2]);
+    status = 125;
     for (unsigned n = 1; n < count_of_cores; ++n) {
         cores[n].pc = cores[0].pc;
     }

@@ -241,7 +241,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         "from edgebuild.base.artifacts import Artifact, publish, write_atomic\n"
         "from edgebuild.base.errors import EdgebuildError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "try: publish([Artifact('a', b'n'), Artifact('b', b'n'), Artifact('c', bytes(9999))], Path(sys.argv[1]))\n"
+        "try: publish([Artifact('a', b'n'), Artifact('new/b', b'n'), Artifact('c', bytes(9999))], Path(sys.argv[1]))\n"
         "except EdgebuildError as error: print(error); raise SystemExit(1)\n"
     )
     done = subprocess.run(
@@ -252,6 +252,38 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (1, "") and done.stdout.startswith(f"{tmp_path}/c: error: cannot write it")
     assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == {"a": b"old", "b": b"old", "c": b"old"}
+
+
+@pytest.mark.parametrize("command", ["model", "run"])
+def test_a_full_disk_is_one_error_and_leaves_no_folder(command: str, model: str, tmp_path: Path) -> None:
+    """Python names no file where the disk is full while it writes."""
+    request = {"schema": 1, "kind": "model", "name": "n", "source": model, "target": "host"}
+    request |= {"output": ".", "options": {}}
+    Path("n.req.json").write_text(json.dumps(request))
+    words = {"model": ["model", model, "--target", "host", "-o", "new/out"], "run": ["run", "--header", "n.req.json"]}
+    program = (
+        "import resource, signal, sys; from edgebuild.build.entry import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program, *words[command]], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "EDGEBUILD_CACHE": ""})  # fmt: skip
+    assert done.returncode == 1 and re.match(r"\S+: error: cannot write it: File too large\n", done.stderr), done.stderr
+    assert not Path("new").exists()
+
+
+NO_PROGRAM = [(("x.elf",), "no program of a RISC-V core"), (("--cores", "17", "x.elf"), "17 is not from 1 to 16")]
+
+
+@pytest.mark.parametrize(("words", "wanted"), NO_PROGRAM)
+@pytest.mark.needs("gcc")
+def test_simulate_names_what_is_wrong(words: tuple[str, ...], wanted: str, tmp_path: Path, capfd: Capture) -> None:
+    (tmp_path / "x.elf").write_bytes(b"\x7fELF\1\1" + bytes(46))
+    try:
+        status = main(["simulate", "corev", *words[:-1], str(tmp_path / words[-1])])
+    except SystemExit as usage:
+        status = usage.code
+    assert status in (1, 2) and wanted in capfd.readouterr().err.split("error: ")[1]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
