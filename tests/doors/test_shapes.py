@@ -75,6 +75,33 @@ def test_two_models_of_one_name_in_two_programs(tmp_path: Path) -> None:
     run(folder / "build" / "b", status=outputs[-1])
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_unity_build_of_two_models_and_a_driver(together: bool, tmp_path: Path) -> None:
+    """Each generated source is a translation unit of its own, also in a library of the project that has them all."""
+    sources = " ".join(f"${{B}}/{n}/{n}.c ${{B}}/{n}/{n}_weights.c" for n in ("one", "two"))
+    text = HEAD + (
+        "set(CMAKE_UNITY_BUILD ON)\nset(B ${CMAKE_CURRENT_BINARY_DIR}/edgebuild)\n"
+        "add_model(one MODEL digits.onnx WEIGHTS c)\nadd_model(two MODEL digits.onnx WEIGHTS c TILE off)\n"
+        "edgebuild_add_bf_driver(led SOURCES led.bf.c)\n"
+        f"add_library(nets STATIC {sources} ${{B}}/led/led.c)\n"
+        "target_include_directories(nets PUBLIC ${B}/one ${B}/two)\nadd_dependencies(nets one two led)\n"
+        "add_executable(app main.c use.c)\n"
+        f"target_link_libraries(app PRIVATE {'nets' if together else 'one two led'})\n"
+    )
+    led = "bfGroup Led { bit on; uint3 mode; };\nmake_device(Led, led, 0x40000000);\nvoid on(void) { led->on = 1; }\n"
+    main = "int one(void);\nint main(void) { one_invoke(); return one() - (two_invoke(), 0); }\n"
+    folder = write(
+        tmp_path,
+        CMakeLists=text,
+        main=f'#include "one.h"\n#include "two.h"\n{main}',
+        use='#include "one.h"\nvoid on(void);\nint one(void) { return one_output() == 0 || on == 0; }\n',
+    )
+    (folder / "led.bf.c").write_text(led)
+    configure(folder)
+    build(folder)
+    run(folder / "build" / "app")
+
+
 @pytest.mark.parametrize("between", ["", "PRIVATE", "PUBLIC"])
 def test_two_models_of_one_name_in_one_program_are_an_error(between: str, tmp_path: Path) -> None:
     """The linker would take the functions of the first library for both. Also behind libraries in between."""

@@ -242,7 +242,7 @@ function(_edgebuild_add_library target)
   endif()
   add_library("${target}" STATIC ${exclude})
   add_library("edgebuild::${target}" ALIAS "${target}")
-  set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild UNITY_BUILD OFF)
+  set_target_properties("${target}" PROPERTIES LINKER_LANGUAGE C FOLDER edgebuild)
   foreach(linter IN ITEMS CLANG_TIDY CPPCHECK CPPLINT INCLUDE_WHAT_YOU_USE) # those are for what people write
     set_target_properties("${target}" PROPERTIES "C_${linter}" "" "CXX_${linter}" "")
   endforeach()
@@ -697,6 +697,8 @@ function(_edgebuild_add_command target base sources flags)
   if(EDGEBUILD_PROGRESS)
     set(console USES_TERMINAL) # Ninja shows the output of other rules when they have ended
   endif()
+  # Functions of two models may have one name. This holds in libraries of the project that name the sources, too.
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # Makefiles would run a rule again for ever whose by-products keep their dates, and not at all where one is gone. So
   # there the products are inputs of the stamp: `run` lists them in the depfile, with dates that are no newer.
   set(products BYPRODUCTS ${ARGN})
