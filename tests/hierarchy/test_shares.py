@@ -69,6 +69,16 @@ def test_parts_cover_a_row(kind: str, sizes: tuple[int, ...], count: int) -> Non
     assert len(shares) <= 5, "parts inside of a row have one kernel"
 
 
+def test_parts_with_sizes_of_their_own_share_weights() -> None:
+    """Planes of RV32 load the sizes of a part from a table, which is not that of the part at the border."""
+    graph = windowed("depthwise_conv2d", *WINDOWS[0])
+    shares = shared_row(graph.ops[0], graph, Form(frozenset({"rv32"}), rings=(4,), rows=10), 3)
+    assert shares is not None
+    tables = {name: {c.data.tobytes() for s in shares for c in s.kernel.constants if c.name == name}
+              for name in ("w", "numbers")}  # fmt: skip
+    assert len(tables["w"]) == 1 < len(tables["numbers"])
+
+
 def in_one_run(graph: Graph, name: str, seed: int) -> Plan:
     """The whole graph as a run, of which all cores of `with_cores` make one row at a time."""
     planner = Planner(graph, with_cores(seed), ModelRequest(Path("x"), name, "host", tile="off", map="auto"))

@@ -221,6 +221,11 @@ def ring(plan: Plan, step: int, stream: Stream) -> Named:
     return Named(name, stream.near, f"{stream.slots} rows of {comment(stream.storage)}")
 
 
+def constant_key(constant: Constant, at: int) -> str:
+    """The name in `run_places` of a constant that lies so far in the first level."""
+    return f"{constant.name} at {at}"
+
+
 def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str], Named]:
     """Places of a run: rings by (storage, ""), constants of its ops by (result, name), scratch by (result, SCRATCH)."""
     names, offsets = plan.offset_names, dict[tuple[str, str], Named]()
@@ -231,11 +236,15 @@ def run_places(plan: Plan, step: int, run: StreamedRun) -> dict[tuple[str, str],
             offsets[storage, ""] = Named(f"{names[storage]}_NEAR", at, f"rows of {comment(storage)}")
     for stream in run.streams:
         offsets[stream.storage, ""] = ring(plan, step, stream)
-    for op, kernel, places in zip(run.ops, run.kernels, run.constants, strict=True):
+    for op, parts, part_places in zip(run.ops, run.parts, run.constants, strict=True):
         stem, (y, *_) = f"{names[op.outputs[0]]}_NEAR", op.outputs
-        for constant, at in zip(kernel.constants, places, strict=True):
-            note = f"{constant.name} of {comment(op.name)}"
-            offsets[y, constant.name] = Named(f"{stem}_{constant.name.upper()}", at, note, True)
+        first = {c.name: at for c, at in zip(parts[0].kernel.constants, part_places[0], strict=True)}
+        for share, places in zip(parts, part_places, strict=True):
+            for constant, at in zip(share.kernel.constants, places, strict=True):
+                own = first.get(constant.name) != at
+                note = f"{constant.name} of {comment(op.name)}{f' for part {share.first}' if own else ''}"
+                name = f"{stem}_{constant.name.upper()}{f'_{share.first}' if own else ''}"
+                offsets.setdefault((y, constant_key(constant, at)), Named(name, at, note, True))
         if y in run.scratch:
             offsets[y, SCRATCH] = Named(f"{stem}_SCRATCH", run.scratch[y], f"scratch of {comment(op.name)}")
     return offsets

@@ -334,7 +334,11 @@ def _near_constants(plan: Plan, use: Use) -> list[Arg]:
     if use.run is None:
         return []
     offsets, y = addresses.run_places(plan, use.step, use.run), use.op.outputs[0]
-    pairs = [(C_TYPES[str(c.data.dtype)], offsets[y, c.name]) for c in use.kernel.constants]
+    number = use.run.ops.index(use.op)
+    op_places = zip(use.run.parts[number], use.run.constants[number], strict=True)
+    places = next(at for share, at in op_places if share is use.share)
+    named = [(c, offsets[y, addresses.constant_key(c, at)]) for c, at in zip(use.kernel.constants, places, strict=True)]
+    pairs = [(C_TYPES[str(c.data.dtype)], at) for c, at in named]
     return [Arg(f"{addresses.level1_macro(plan)}({kind}, {{}})", 0, at.name, at.offset) for kind, at in pairs]
 
 

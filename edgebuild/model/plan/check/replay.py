@@ -268,16 +268,17 @@ class _Calls:
 
     def row_calls(self, run: printed.StreamedRun, number: int, core: int, row: int) -> Iterator[Call]:
         """The calls of the cores, from number `core` on, that make a row."""
-        parts = [(share, part) for share in run.parts[number] for part in range(share.first, share.past)]
-        if [part for _, part in parts] != list(range(len(parts))) or len(parts) > max(1, run.shares):
+        shares = zip(run.parts[number], run.constants[number], strict=True)
+        parts = [(share, part, places) for share, places in shares for part in range(share.first, share.past)]
+        if [part for _, part, _ in parts] != list(range(len(parts))) or len(parts) > max(1, run.shares):
             raise BrokenPlan(f"{run.ops[number].name} has no core for each part of a row")
-        for share, part in parts:
+        for share, part, places in parts:
             columns = self.columns(number, share, part)
             if (number, part) not in self.kernels:
                 self.kernels[number, part] = self.kernel(number, share, part, columns)
             kernel = self.kernels[number, part]
             call = self.call(number, row, kernel.scratch, core + part, columns)
-            reads = (*call.reads, *self.every.data(self.name, kernel, run.constants[number]))
+            reads = (*call.reads, *self.every.data(self.name, kernel, places))
             yield replace(call, reads=reads, spares=never)
 
     def call(

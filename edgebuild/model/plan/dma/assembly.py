@@ -407,7 +407,7 @@ def _of(what: str, at: int) -> str:
 
 
 EARLIER = {"layer": 0, "dory": 1}  # by method: most steps by which constants come early to the second level
-PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # cycles that the search adds for each copied activation byte
+PRICES = (16.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.16, 0.1, 0.0)  # cycles added for each copied activation byte
 WAITS = (0.3, 1.0)  # share of the waits for constants that counts in the search; prefetching hides most
 SLOWER = 1.02  # times the cycles of the fastest plan: limit of a plan that copies fewer bytes
 

@@ -75,10 +75,11 @@ def batched(
 
 COLUMNS = 2  # the dimension of N x H x W x C
 WINDOWS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
+MOST_OWN = 256  # bytes of a constant that a part of a row has for itself, such as its table of sizes
 
 
 def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...] | None:
-    """The kernels of at most `count` parts of a row, all with the same constants; None: one core makes the row."""
+    """The kernels of at most `count` parts of a row, which share all large constants; None: one core makes the row."""
     y = graph.result(op)
     if len(y.shape) != 4 or min(count, y.shape[COLUMNS]) < 2 or (relation := _relation(op, graph)) is None:
         return None
@@ -87,13 +88,15 @@ def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...
     shares = tuple(make(op, graph, form, width))
     kernels = [share.kernel for share in shares]
     one = isinstance(relation, Same)
-    if any(k.placed != one or k.counted or _contents(k) != _contents(kernels[0]) for k in kernels):
+    if any(k.placed != one or k.counted for k in kernels):
         return None
-    return shares
+    constants = {_content(c) for k in kernels for c in k.constants}
+    own = constants - {_content(c) for c in kernels[0].constants}
+    return shares if all(len(data) <= MOST_OWN for _, _, data in own) else None
 
 
-def _contents(kernel: Kernel) -> list[tuple[str, str, bytes]]:
-    return [(c.name, str(c.data.dtype), c.data.tobytes()) for c in kernel.constants]
+def _content(constant: Constant) -> tuple[str, str, bytes]:
+    return constant.name, str(constant.data.dtype), constant.data.tobytes()
 
 
 def _relation(op: Op, graph: Graph) -> Same | Window | None:
@@ -213,7 +216,7 @@ class PlannedRun(StreamedRun):
             cycles=replace(self.cycles, exposed=0),
             streams=tuple(replace(s, near=s.near + base) for s in self.streams),
             block_at=tuple(at + first for at in self.block_at),
-            constants=tuple(tuple(at + first for at in row) for row in self.constants),
+            constants=tuple(tuple(tuple(at + first for at in part) for part in parts) for parts in self.constants),
             places={name: at + base for name, at in self.places.items()},
             scratch={name: at + base for name, at in self.scratch.items()},
         )
@@ -283,7 +286,10 @@ class Streamer:
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
         section = Section(trace.run, within, results, forms, within_bytes, reads=operands, spans=spans)
-        absolute = tuple(tuple(b + offset for offset in offsets) for b, offsets in zip(block_at, inside, strict=True))
+        absolute = tuple(
+            tuple(tuple(b + offset for offset in part) for part in offsets)
+            for b, offsets in zip(block_at, inside, strict=True)
+        )
         calls_ = [trace.calls(number) for number in range(len(trace.run))]
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
         cost = self._cost(compute, sum(calls_), blocks, streams)
@@ -365,23 +371,24 @@ class Streamer:
     def _row_kernels(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
         return {}
 
-    def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[int, ...]]:
-        """The constants of an op's kernels in one block, and the offset of each."""
-        kernel = parts[0].kernel
-        key = (op.outputs[0], form, tuple((c.name, id(c.data)) for c in kernel.constants))
+    def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[tuple[int, ...], ...]]:
+        """The constants of an op's kernels in one block, equal ones once, and the offsets for each part."""
+        every = tuple(tuple(share.kernel.constants) for share in parts)
+        key = (op.outputs[0], form, tuple(tuple((c.name, id(c.data)) for c in constants) for constants in every))
         if key not in self._blocks:
-            data, offsets = bytearray(), list[int]()
-            for constant in kernel.constants:
-                data += bytes(-len(data) % max(4, constant.data.itemsize))
-                offsets.append(len(data))
-                data += np.ascontiguousarray(constant.data).tobytes()
+            data, places = bytearray(), dict[object, int]()
+            for constant in (c for constants in every for c in constants):
+                if _content(constant) not in places:
+                    data += bytes(-len(data) % max(4, constant.data.itemsize))
+                    places[_content(constant)] = len(data)
+                    data += np.ascontiguousarray(constant.data).tobytes()
             data += bytes(-len(data) % self.store.align)
             block = Constant("run", np.frombuffer(bytes(data), np.uint8), "constants of an op")
-            self._blocks[key] = block, tuple(offsets)
+            self._blocks[key] = block, tuple(tuple(places[_content(c)] for c in constants) for constants in every)
         return self._blocks[key]
 
     @cached_property
-    def _blocks(self) -> dict[object, tuple[Constant, tuple[int, ...]]]:
+    def _blocks(self) -> dict[object, tuple[Constant, tuple[tuple[int, ...], ...]]]:
         return {}
 
     def _cost(self, compute: float, calls: int, blocks: Sequence[Constant], streams: Sequence[Stream]) -> MappingCost:

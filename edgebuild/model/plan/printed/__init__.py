@@ -260,7 +260,7 @@ class StreamedRun:
     held: frozenset[str]
     blocks: tuple[Constant, ...]
     block_at: tuple[int, ...]
-    constants: tuple[tuple[int, ...], ...]  # by op: the offset of each constant
+    constants: tuple[tuple[tuple[int, ...], ...], ...]  # by op and part: the offset of each constant
     places: Mapping[str, int]
     scratch: Mapping[str, int]
     scratch_each: tuple[int, ...]
@@ -270,11 +270,6 @@ class StreamedRun:
     shares: int
     stage: Region | None = None
     whole: tuple[float, ...] = ()  # cycles of each op in one call that waits for nothing
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Each op's kernel of the first part of a row: all parts have the same constants."""
-        return tuple(parts[0].kernel for parts in self.parts)
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
