@@ -22,12 +22,16 @@ from ...ops.spatial import computed_once, sums_shape, words
 from ..micro import Function, Loop, Part, Unrolled, framed, moved, pushed
 from ..row import KernelLayer
 from . import wide
+from .convolution import borders
 from .dot import FINISHES, Finish, within
 from .weight_words import bounds, factors, two_words
 
-WRITTEN_OUT = (9, 25)  # taps of windows of int8, which are unrolled
+WRITTEN_OUT = tuple(range(2, 26))  # taps of windows of int8
 PIXEL, GENERAL = 48, 25  # instructions of compiled C (`bench-kernels`): a pixel; a result of a sum
-# Paces (`bench-cycles`): each tap is a load, on a core that issues one instruction at a time; and with slow flash.
+# The same of int8, fitted to random layers: a row of the window; a pixel, that its window is tested for padding, a tap;
+# a pixel whose window has padding.
+ROW, INSIDE, TESTED, TAP, BORDER = 13, 10, 7, 1.9, 14
+# Paces (`bench-cycles`): each tap is a load, on a core that issues one instruction at a time; and from a slow flash.
 LOADING, FETCHING = 1.12, 1.8
 SAVED = (*(f"r{n}" for n in range(3, 12)), "lr")
 REMARK = (
@@ -162,9 +166,20 @@ def of_bytes(s: Sums, form: Form) -> Kernel | None:
     pixels = ow if form.rolled else oh * ow
     return Kernel(
         "arm_dsp/windows.c:taps", s.stem, shape, constants, scalars, scratch=c if padded else 0, variant="dsp taps",
-        estimate=pixels * (PIXEL + each) + c * (3 if padded else 0), traffic=Traffic(passes=pixels),
+        estimate=pixels * each + _listed(s, form) + c * (3 if padded else 0), traffic=Traffic(passes=pixels),
         pace=1.0 if DUAL_ISSUE in form.core else FETCHING if SLOW_FLASH in form.core else LOADING,
     )  # fmt: skip
+
+
+def _listed(s: Sums, form: Form) -> float:
+    """Instructions that list the taps of int8 of all pixels."""
+    fh, fw = s.window
+    edge = borders(s, form, 1, s.size[1] - 1 - (fw - 1) * s.dilation[1])
+    padded = s.padded_rows or s.padded_columns
+    part, rows = edge.part * padded, 1 if form.rolled else s.out[0]
+    tap = 10.5 if 1 in s.window else 15 if fw in (2, 4) else 19  # of padding: its row and column are a quotient
+    inside = (edge.passes - part) * (INSIDE + TAP * fh * fw + TESTED * padded)
+    return 12 + rows * ROW * fh + inside + part * (BORDER + tap * fh * fw)
 
 
 def of_halves(layer: KernelLayer) -> Kernel | None:
