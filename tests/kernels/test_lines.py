@@ -94,6 +94,33 @@ def product_of_two(seed: int) -> Graph:
     return Graph("random", tuple(net.ops), net.tensors, ("x", "w"), (y.name,), "tflite")
 
 
+def repeated_operand(seed: int) -> Graph:
+    """A sum or a product that takes an operand, the first or the second, again for rows or for neighbours."""
+    net = Net(np.random.default_rng(seed), "onnx")
+    whole = (1, 6, 5, int(net.pick(7, 8, 12, 21)))
+    part = net.pick((1, 1, 1, whole[3]), (1, 6, 1, 1), (1, 6, 5, 1), (1, 1, 5, whole[3]))
+    shapes = [whole, part][:: 1 if seed % 2 else -1]
+    x, w = (net.keep(Tensor(n, s, "int8", net.quant(0.03))) for n, s in zip("xw", shapes, strict=True))
+    clamp = net.pick((None, None), (-1.0, 2.0))
+    y = net.add(str(net.pick("add", "mul")), [x, w], net.quant(0.05), clamp=clamp)
+    return Graph("random", tuple(net.ops), net.tensors, ("x", "w"), (y.name,), "onnx")
+
+
+@pytest.mark.needs(*NEEDS)
+def test_vectors_of_repeated_operands(tmp_path: Path) -> None:
+    form = form_of(load_target("mps3-an547"))
+    graphs = [repeated_operand(seed) for seed in range(32)]
+    kernels = [kernel_of(g.ops[0], g, form) for g in graphs]
+    chosen = [g for g, k in zip(graphs, kernels, strict=True) if k.variant == "mve"]
+    assert {k.shape["repeated"] for k in kernels if k.variant == "mve"} == {
+        (False, False),
+        (True, False),
+        (False, True),
+    }
+    assert {g.ops[0].kind for g in chosen} == {"add", "mul"}
+    check("mps3-an547", chosen, tmp_path)
+
+
 @pytest.mark.needs(*NEEDS)
 @pytest.mark.parametrize(
     "target, variant",
@@ -104,6 +131,5 @@ def test_products(target: str, variant: str, tmp_path: Path) -> None:
     form = form_of(load_target(target))
     graphs = [product_of_two(seed) for seed in range(24)]
     chosen = [g for g in graphs if (k := kernel_of(g.ops[0], g, form)).variant == variant and k.shape["below"]]
-    few, shapes = (1, 1) if variant == "mve" else (5, 3)  # vectors are for operands of one shape
-    assert len(chosen) > few and len({g.tensors["w"].shape for g in chosen}) == shapes, len(chosen)
+    assert len(chosen) > 5 and len({g.tensors["w"].shape for g in chosen}) == 3, len(chosen)
     check(target, chosen, tmp_path)

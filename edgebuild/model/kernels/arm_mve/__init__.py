@@ -18,16 +18,24 @@ from .lanes import Vectors
 
 
 def elementwise(layer: KernelLayer) -> Kernel | None:
+    """Sums and products of neighbours, row by row where an operand is repeated."""
     k = layer.plain
-    if k.variant != "linear" or not k.shape["flat"]:
+    if k.variant != "linear":
         return None
     n, shift, offset = (int(str(value)) for value in (k.shape["N"], k.shape["shift"], k.scalars["offset"]))
-    half = 1 << shift - 1  # the rounding half of the second of two narrowing shifts
+    steps = [cast("tuple[int, ...]", k.shape.get(name, (0, 0, 0, 1))) for name in ("step0", "step1")]
+    dims = cast("tuple[int, ...]", k.shape.get("dims", (1, 1, 1, n)))
+    if any(step[-1] > 1 for step in steps) or not any(step[-1] for step in steps):
+        return None
+    half = 1 << shift - 1  # what the second of two narrowing shifts adds
     narrow = 17 <= shift <= 24 and abs(offset) + half < 2**30  # the operands reach 2^30
     scalars = {**k.scalars, "offset": offset - half} if narrow else k.scalars
-    shape = {**k.shape, "narrow": narrow}
-    steps = (layer.op.kind == "mul") + 3 * bool(k.shape["below"])  # for four elements, more than for a sum
-    cost = 20.0 + ((2.4 if narrow else 2.7) + steps / 4) * n
+    shape = {**k.shape, "dims": dims, "step0": steps[0], "step1": steps[1], "narrow": narrow, "run": dims[-1]}
+    shape["repeated"] = tuple(not step[-1] for step in steps)
+    more = (layer.op.kind == "mul") + 3 * bool(k.shape["below"])  # beside those of a sum, of four elements
+    each = 4 * (2.4 if narrow else 2.7) + more  # of four elements
+    row = 8 * ("dims" in k.shape) + each * (dims[-1] // 8 * 2 + -(-(dims[-1] % 8) // 4))
+    cost = 20.0 + n // dims[-1] * row
     return replace(
         k, template="arm_mve/elements.c:elementwise", shape=shape, scalars=scalars, variant="mve", estimate=cost
     )
