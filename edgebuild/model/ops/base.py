@@ -125,7 +125,6 @@ class Kernel:
     constants: tuple[Constant, ...] = ()
     scalars: Mapping[str, int | float] = field(default_factory=dict)
     scratch: int = 0  # bytes
-    summary: str = ""  # one line for the function's comment
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
     pace: float = 1.0  # cycles that an instruction takes, as a multiple of what the core's fastest kernels take

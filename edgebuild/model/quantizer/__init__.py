@@ -362,7 +362,7 @@ def _choose(bench: _Bench, simple: onnx.ModelProto, methods: Sequence[str], most
         again = ranges(even, rows, method)
         trial = bench.measured(f"{method}, equalised", quantised(even, again))
         if bench.best([best, trial]) is trial:
-            best, source, limit = trial, even, again
+            best, method, source, limit = trial, trial.way, even, again
     best = _with_biases(bench, best, source, rows)
     if best.quality.drop_from(bench.real) <= most_drop or wide == "none":
         return best

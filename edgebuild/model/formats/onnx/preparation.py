@@ -500,7 +500,7 @@ def steps_of(f: Fused) -> tuple[int, int]:
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     width, mode = np.ravel(constants.get(f.at(3), [0])), f.attributes.get("rounding_mode", b"ROUND").decode().upper()
     if width.size != 1 or not (2 <= width[0] <= 16 and float(width[0]).is_integer()):
-        raise f.refuse("a width that is computed, or other than 1 to 16 whole bits", "BipolarQuant has 1 bit")
+        raise f.refuse("a width that is computed, or other than 2 to 16 whole bits", "BipolarQuant has 1 bit")
     if mode not in ("ROUND", "HALF_EVEN"):
         raise f.refuse(f"rounding mode {mode}", "supported: ROUND, HALF_EVEN")
     count, narrow = 1 << int(width[0]), bool(f.attributes.get("narrow", 0))

@@ -278,10 +278,10 @@ class Window:
     def packed(self, weights: Array) -> Array:
         """Weights, K x rows x run, as K x words: pairs of each row, then last ones of two rows each."""
         even = self.run // 2 * 2
-        halves_in_registers = [weights[:, :, :even].reshape(len(weights), -1)]
+        columns = [weights[:, :, :even].reshape(len(weights), -1)]
         if self.run % 2:
-            halves_in_registers.append(np.pad(weights[:, :, even], ((0, 0), (0, self.rows % 2))))
-        both = np.concatenate(halves_in_registers, axis=1).astype(np.int64).reshape(len(weights), -1, 2)
+            columns.append(np.pad(weights[:, :, even], ((0, 0), (0, self.rows % 2))))
+        both = np.concatenate(columns, axis=1).astype(np.int64).reshape(len(weights), -1, 2)
         return np.asarray((both[..., 0] & 0xFFFF) | both[..., 1] << 16)
 
 
@@ -320,9 +320,7 @@ class Pairs:
         if self.item == 2:
             code = [f"smmul {v}, {v}, {first}" for v in SUMS]
         else:
-            away = ["add {0}, {0}, {0}, asr #31 /* halves_in_registers away from zero */"] * self.finish.startswith(
-                "signed"
-            )
+            away = ["add {0}, {0}, {0}, asr #31 /* halves away from zero */"] * self.finish.startswith("signed")
             product = "smmla" if self.finish.startswith("once") else "smmlar"
             each = [f"{product} {{0}}, {{0}}, {first}, {{0}}", *away]
             code = [line.format(v) for v in SUMS for line in each]
