@@ -12,7 +12,7 @@ from itertools import count
 _held: set[tuple[int, ...]] = set()  # (thread, device, inode) of locked folders: locks are reentrant
 
 
-class Alone:
+class FolderLock:
     """A lock of a folder for this thread, for use in `with`. On file systems without locks it does nothing.
 
     A killed build may leave processes running, since ninja gives each a process group. Without the lock they, and those

@@ -11,7 +11,7 @@ import os
 import sys
 
 from ..base import own_code
-from ..base.atomic import Alone
+from ..base.atomic import FolderLock
 from .stamp import is_current
 
 MAKEFILES, HEADER_ALONE, CALL = "--makefiles", "--header", "--call="  # options of `run`
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     options = [word for word in arguments[1:-1] if not word.startswith(CALL)]
     is_run = arguments[:1] == ["run"] and {*options} <= {MAKEFILES, HEADER_ALONE}
     if is_run:
-        with Alone(os.path.dirname(arguments[-1]) or os.curdir):
+        with FolderLock(os.path.dirname(arguments[-1]) or os.curdir):
             return _run(arguments, HEADER_ALONE in options, MAKEFILES in options, argv is None)
     return _command(arguments, argv is None)
 

@@ -258,8 +258,8 @@ def targets(accesses: Sequence[Access], blocks: Sequence[Block]) -> dict[Access,
         stem, _, base = owner.partition(" ")
         near = (b for (s, of), b in chosen.items() if of == base and s and stem.startswith(s))  # I2C, for I2C_TASK
         pool = [b for b in order if _is_named(b, stem)] or order  # SPI_CTL0 never matches a GPIO
-        block = max(pool, key=partial(_likeness, addresses), default=None)
-        if block and not any(_likeness(addresses, block)):
+        block = max(pool, key=partial(_match_score, addresses), default=None)
+        if block and not any(_match_score(addresses, block)):
             block = next(near, None)
         if block:
             chosen[stem, base] = block
@@ -347,7 +347,7 @@ def _array(a: Access, block: Block, offset: int) -> Target | None:
     return None
 
 
-def _likeness(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
+def _match_score(accesses: Sequence[Access], block: Block) -> tuple[int, int]:
     """(number of accesses with a register in the block, score of their names); (0, 0) if the block is no candidate."""
     own = _kind(block)
     words = [w.upper() for a in accesses for w in a.words]

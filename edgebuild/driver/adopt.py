@@ -258,7 +258,7 @@ BLOCK = "\0"  # marks the end of a block that replaces a statement; the semicolo
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
 
 
-WHEREVER = ("__LINE__=0", '__FILE__=""')  # for the proof: assertions must not depend on lines
+POSITION_INDEPENDENT = ("__LINE__=0", '__FILE__=""')  # for the proof: assertions must not depend on lines
 
 
 @dataclass(eq=False)
@@ -295,7 +295,7 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
     if path.suffix != ".c" or has_groups(path):
         raise fail("only C that is not in the dialect yet can be adopted", file=str(path))
     read_text(path)  # raises EdgebuildError if it is not UTF-8
-    request = replace(request, defines=(*request.defines, *WHEREVER))
+    request = replace(request, defines=(*request.defines, *POSITION_INDEPENDENT))
     old, proved = version(request), set[str]()
     described = Path(request.layout.removeprefix("fixed:"))
     with TemporaryDirectory() as folder:
@@ -372,7 +372,7 @@ class _Writer:
         own_names = {w for t in registers.values() for w in _names_of(t.block)}
         macros = macros_among([*names, *own_names], request.sources[0], triple_of(request.target), request.flags)
         self.words |= macros
-        registers = {a: _unlike(t, macros) for a, t in registers.items()}
+        registers = {a: _without_macro_names(t, macros) for a, t in registers.items()}
         self.functions = []
         for f, (accesses, stays) in own.items():
             absent = (a for a in accesses if a not in registers and not accessor(f, program))
@@ -472,7 +472,7 @@ class _Writer:
         return blamed
 
 
-def _unlike(t: Target, macros: set[str]) -> Target:
+def _without_macro_names(t: Target, macros: set[str]) -> Target:
     """The register with a `_` appended to names that are macros: descriptions are matched without it."""
     names = {f: f.name + "_" * (f.name in macros) for f in t.register.fields}
     fields = tuple(replace(f, name=name) for f, name in names.items())

@@ -17,7 +17,7 @@ from .emit import products
 from .layout.optimize import extend, group_uses, optimize, writers
 from .layout.registers import Bus, Layout, Uses, read_profile
 from .merge.check import check
-from .merge.merging import Driver, Merged, hazards, merge, misfits, races, refused
+from .merge.merging import Driver, Merged, hazards, merge, oversized_constants, races, refused
 from .source import clang
 from .source.dialect import Dialect
 from .source.lowering import Program
@@ -92,7 +92,7 @@ def _merged(
     merged = merge(dialect, cdfg, shapes, layout, conflicts)
     errors, warnings = hazards(cdfg, merged)
     more_errors, more_warnings = races(dialect, cdfg, merged)
-    if wrong := [*errors, *more_errors, *misfits(dialect, cdfg, program)]:
+    if wrong := [*errors, *more_errors, *oversized_constants(dialect, cdfg, program)]:
         raise EdgebuildError(*wrong)
     check(dialect, cdfg, merged)
     return merged, (*warnings, *more_warnings, *refused(cdfg, merged))

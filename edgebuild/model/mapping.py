@@ -149,7 +149,7 @@ def _on_engine(
         elif engine.called:
             (kernel,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
             power = power_of(target, engine, ops.nest(op, graph).mac_count)
-            cycles = kernel.estimate * form_of(target).per_cost
+            cycles = kernel.estimate * form_of(target).cycles_per_instruction
             picojoules = power.picojoules(cycles, cycles, 0.0) if power else None
             offers.append(LayerMapping(op.name, cycles=cycles, engine=engine.name, picojoules=picojoules))
         elif engine.memories:

@@ -56,7 +56,7 @@ def restarted(
                 started[0].wait()
                 (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in then for x in vector))
                 on_its_way = {way: bytes(stream) for way, stream in relay.streams.items() if way[1] == 0}
-                relay.bury(0)
+                relay.discard(0)
                 for way, stream in on_its_way.items():
                     relay.streams[way] += stream if arrives else b""
                 relay.revive(0)

@@ -20,7 +20,7 @@ import pytest
 
 from edgebuild.base import inputs
 from edgebuild.base.artifacts import Artifact, publish
-from edgebuild.base.atomic import Alone
+from edgebuild.base.atomic import FolderLock
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.cli import main
 from edgebuild.driver.registers.svd import parse
@@ -451,7 +451,7 @@ def test_two_commands_at_once_write_one_set_of_products(tmp_path: Path, monkeypa
     def work(mark: str) -> None:
         files = [Artifact(f"{number}", mark.encode()) for number in range(4)]
         publish(files, tmp_path / "new" / "out")
-        with Alone(str(tmp_path)):  # a thread may enter again
+        with FolderLock(str(tmp_path)):  # a thread may enter again
             publish(files, tmp_path)
 
     threads = [threading.Thread(target=work, args=mark) for mark in "ab"]

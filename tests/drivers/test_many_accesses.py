@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base.request import DriverRequest
-from edgebuild.driver.analysis.cdfg import Access, Node, Ways
+from edgebuild.driver.analysis.cdfg import Access, Node, Reachability
 from edgebuild.driver.analysis.conflicts import Graph
 from edgebuild.driver.merge import check
 from edgebuild.driver.pipeline import compile_driver
@@ -34,9 +34,11 @@ def test_walks_do_not_follow_the_pairs_of_accesses(shape: str, tmp_path: Path, m
     file = tmp_path / "many.bf.c"
     file.write_text(f"{HEAD}int f(int x)\n{{\n{before}\n{lines}\n{after}\nreturn x;\n}}\n")
     visits, walks = list[int](), list[Node]()
-    settled, blocks, reached = Ways._settled, Graph.blocks, check._reached
+    settled, blocks, reached = Reachability._fixed_point, Graph.blocks, check._reached
 
-    def settled_counted(self: Ways, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
+    def settled_counted(
+        self: Reachability, values: list[int], order: list[int], value: Callable[[int], int]
+    ) -> list[int]:
         def step(n: int) -> int:
             visits.append(n)
             return value(n)
@@ -51,7 +53,7 @@ def test_walks_do_not_follow_the_pairs_of_accesses(shape: str, tmp_path: Path, m
         walks.append(start)
         return reached(start, stop, back)
 
-    monkeypatch.setattr(Ways, "_settled", settled_counted)
+    monkeypatch.setattr(Reachability, "_fixed_point", settled_counted)
     monkeypatch.setattr(Graph, "blocks", blocks_counted)
     monkeypatch.setattr(check, "_reached", reached_counted)
     _, made = compile_driver(DriverRequest((file,), "many", "pulpino", "heuristic"))

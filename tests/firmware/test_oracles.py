@@ -19,7 +19,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Quant
-from edgebuild.model.verify import _standing, verify
+from edgebuild.model.verify import _intact_buffers, verify
 from edgebuild.model.verify.oracles import fit, reference
 from edgebuild.model.verify.rounding import MOST, RELATIVE, limit, near_file
 from edgebuild.model.verify.vectors import random_inputs
@@ -220,9 +220,9 @@ def test_what_still_stands_is_what_nothing_has_written_over() -> None:
         buffer("view", 16, 3, 3, view_of="seen"),
         buffer("elsewhere", 8, 2, 3, memory="DTCM"),
     ]
-    standing = [b["name"] for b in _standing({"layout": {"buffers": buffers}})]
+    standing = [b["name"] for b in _intact_buffers({"layout": {"buffers": buffers}})]
     assert standing == ["in_place_after", "seen", "view", "elsewhere"]
-    assert _standing({"layout": {"buffers": []}}) == []
+    assert _intact_buffers({"layout": {"buffers": []}}) == []
 
 
 def cancelling(path: Path, slip: float = 0.0) -> tuple[bool, float]:

@@ -106,7 +106,7 @@ def test_clipped_gates(kind: str, direction: str, tmp_path: Path) -> None:
     check(recurrent(kind, direction, None, False, clip=0.4), tmp_path)
 
 
-BENT = [
+PARAMETRIC_ACTIVATIONS = [
     ("LSTM", ["HardSigmoid", "Relu", "Tanh"], {"activation_alpha": [0.3], "activation_beta": [0.4]}),
     ("LSTM", ["HardSigmoid", "LeakyRelu", "Elu"], {"activation_alpha": [0.3, 0.2, 0.7], "activation_beta": [0.4]}),
     ("LSTM", ["HardSigmoid", "LeakyRelu", "HardSigmoid"], {}),
@@ -116,7 +116,7 @@ BENT = [
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-@pytest.mark.parametrize(("kind", "names", "values"), BENT)
+@pytest.mark.parametrize(("kind", "names", "values"), PARAMETRIC_ACTIVATIONS)
 def test_activations_with_parameters(
     kind: str, names: list[str], values: dict[str, list[float]], direction: str, tmp_path: Path
 ) -> None:

@@ -182,7 +182,7 @@ def test_an_exporter_starts_nothing_and_writes_in_its_folder_alone(tmp_path: Pat
     code = f"""import importlib.util, os, pathlib, socket, subprocess
 spec = importlib.util.spec_from_file_location("script", {str(exporting.SCRIPT)!r})
 script = importlib.util.module_from_spec(spec); spec.loader.exec_module(script)
-script.shut(pathlib.Path("."))
+script.install_sandbox(pathlib.Path("."))
 {tried}
 open("own", "w").close()"""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "in", capture_output=True, text=True)

@@ -98,8 +98,8 @@ def test_transpositions_of_random_matrices_run_in_place(
 ) -> None:
     """In C, on this machine, against numpy: no copy of the operand is left in the arena."""
     monkeypatch.setattr(search, "ALONE", 9.0)  # there is nothing else here that its instructions could be a part of
-    one_by_one = moves.over_itself
-    monkeypatch.setattr(moves, "over_itself", lambda op, graph, **_: one_by_one(op, graph, divides))
+    one_by_one = moves.in_place_transpose
+    monkeypatch.setattr(moves, "in_place_transpose", lambda op, graph, **_: one_by_one(op, graph, divides))
     monkeypatch.setattr(kernels, "ROWS", tuple(row for row in kernels.ROWS if row.make is not elements.in_blocks))
     rng = np.random.default_rng(7)
     graphs = []

@@ -154,8 +154,8 @@ class Function:
     fulls: dict[int, tuple[int, int] | None] = field(default_factory=dict)  # span of each; None: cannot be wrapped
 
     @cached_property
-    def ways(self) -> Ways:
-        return Ways(self.nodes, self.entry, self.exit)
+    def reachability(self) -> Reachability:
+        return Reachability(self.nodes, self.entry, self.exit)
 
     @property
     def stores(self) -> bool:
@@ -181,7 +181,7 @@ def link(before: Node, after: Node) -> None:
         after.pred.append(before)
 
 
-class Ways:
+class Reachability:
     """Reachability and dominance in a finished graph.
 
     A set of nodes is an integer with a bit for each index in `nodes`. So sets of thousands of nodes are intersected in
@@ -195,9 +195,9 @@ class Ways:
         self.edges = {False: self._numbered("succ"), True: self._numbered("pred")}
         self.inner_first = self._inner_first()
         self.after, self.before = self.reached(), self.reached(back=True)
-        self.circles = self.circles_avoiding(0)
-        self._without: dict[int, int] = {}  # `circles_without`
-        self._last: tuple[int, list[int]] = -1, []  # `_only_through`
+        self.cycles = self.cycles_avoiding(0)
+        self._without: dict[int, int] = {}  # `cycles_without`
+        self._last: tuple[int, list[int]] = -1, []  # `_dominated_towards`
 
     def _numbered(self, side: str) -> list[list[int]]:
         return [[self.numbers[n] for n in getattr(node, side)] for node in self.nodes]
@@ -219,7 +219,7 @@ class Ways:
                     todo.append((following, iter(self.edges[False][following])))
         return order
 
-    def _settled(self, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
+    def _fixed_point(self, values: list[int], order: list[int], value: Callable[[int], int]) -> list[int]:
         """Compute the value of each node, which depends on those of its neighbours, up to the fixed point."""
         changed = True
         while changed:
@@ -242,9 +242,9 @@ class Ways:
                     result |= 1 << s | values[s]
             return result
 
-        return self._settled(values, order, value)
+        return self._fixed_point(values, order, value)
 
-    def circles_avoiding(self, avoid: int) -> int:
+    def cycles_avoiding(self, avoid: int) -> int:
         """The nodes on cycles that avoid the nodes `avoid`."""
         return sum(nodes & 1 << n for n, nodes in enumerate(self.reached(avoid)))
 
@@ -265,10 +265,10 @@ class Ways:
                 result &= values[p]
             return result | 1 << n
 
-        return self._settled(values, [n for n in self.inner_first[::-1] if n != self.entry], value)
+        return self._fixed_point(values, [n for n in self.inner_first[::-1] if n != self.entry], value)
 
     @cached_property
-    def _inevitable(self) -> list[int]:
+    def _postdominators(self) -> list[int]:
         """For each node, those that all paths from it go through. A dead end other than the exit excludes none."""
         values = [0] * len(self.nodes)
 
@@ -278,7 +278,7 @@ class Ways:
                 result &= values[s] | 1 << s
             return result
 
-        return self._settled(values, self.inner_first, value)
+        return self._fixed_point(values, self.inner_first, value)
 
     def dominates(self, a: Node, b: Node) -> bool:
         """Whether every path from the entry to `b` goes through `a`, and there is one."""
@@ -289,29 +289,29 @@ class Ways:
 
     def postdominates(self, b: Node, a: Node) -> bool:
         """Whether every path from `a` goes through `b`. An endless loop without `b` is such a path."""
-        return self._inevitable[self.numbers[a]] >> self.numbers[b] & 1 == 1
+        return self._postdominators[self.numbers[a]] >> self.numbers[b] & 1 == 1
 
     def between(self, a: Node, b: Node) -> int:
         """The nodes on paths from `a` to `b`, without both. `a` must dominate `b` and be on all cycles of `b`."""
         i, j = self.numbers[a], self.numbers[b]
-        if not self.circles >> i & 1:
+        if not self.cycles >> i & 1:
             return self.after[i] & self.before[j] & ~(1 << j)
         if self._last[0] != j:
-            self._last = j, self._only_through(j)
+            self._last = j, self._dominated_towards(j)
         return self.after[i] & self.before[j] & ~(self._last[1][i] | 1 << j)
 
     def on_cycle_without(self, b: Node, a: Node) -> bool:
         """Whether `b` can follow itself without `a` in between."""
-        return self.circles_without(a) >> self.numbers[b] & 1 == 1
+        return self.cycles_without(a) >> self.numbers[b] & 1 == 1
 
-    def circles_without(self, a: Node) -> int:
+    def cycles_without(self, a: Node) -> int:
         """The nodes that can follow themselves without `a` in between."""
         i = self.numbers[a]
-        if not self.circles >> i & 1:
-            return self.circles
+        if not self.cycles >> i & 1:
+            return self.cycles
         first = self._lines[i]
         if first not in self._without:
-            self._without[first] = self.circles_avoiding(1 << first)
+            self._without[first] = self.cycles_avoiding(1 << first)
         return self._without[first]
 
     @cached_property
@@ -324,7 +324,7 @@ class Ways:
                 firsts[n] = firsts[before[0]]
         return firsts
 
-    def _only_through(self, end: int) -> list[int]:
+    def _dominated_towards(self, end: int) -> list[int]:
         """For each node, itself and those whose paths to `end` all go through it: subtrees of the dominator tree."""
         values = [-1] * len(self.nodes)
         values[end] = 1 << end
@@ -336,7 +336,7 @@ class Ways:
                 result &= values[s]
             return result | 1 << n
 
-        self._settled(values, order, value)
+        self._fixed_point(values, order, value)
         owners = {values[n]: n for n in (*order, end)}
         through = [1 << n for n in range(len(self.nodes))]
         for n in sorted(order, key=lambda n: -values[n].bit_count()):

@@ -349,7 +349,7 @@ def _acts(f: Function, cdfg: Cdfg, facts: Facts) -> bool:
             seen.add(name)
             todo += cdfg.functions[name].callees
     more = any(a.whole or facts.of(a).effects(a.kind) for a in f.accesses)
-    return more or f.name in seen or f.ways.circles != 0
+    return more or f.name in seen or f.reachability.cycles != 0
 
 
 def _unknown_call(callee: str) -> str:
@@ -368,7 +368,7 @@ class Graph:
         seen: Visible,
     ) -> None:
         self.function, self.dialect, self.refs, self.summaries = function, dialect, refs, summaries
-        self.facts, self.seen, self.ways = Facts(dialect, refs), seen, function.ways
+        self.facts, self.seen, self.reachability = Facts(dialect, refs), seen, function.reachability
         numbers: dict[Hashable, int] = {}
         self.natures = {a: numbers.setdefault(self._nature(a), len(numbers)) for a in function.accesses}
         self.loads: dict[Node, list[Access]] = {}  # where merged reads are made
@@ -399,7 +399,7 @@ class Graph:
         accesses = [a for a in self.function.accesses if a.kind == kind]
         wholes = dict.fromkeys(a.site for a in accesses if a.whole)
         for access in (a for a in accesses if not a.whole):
-            ref, bit = self.refs[access], self.ways.set_of([access.node])
+            ref, bit = self.refs[access], self.reachability.set_of([access.node])
             regions = near.setdefault((home(access), ref.group, ref.index_dims), [])
             reasons: dict[str, None] = {}
             for members in regions:
@@ -460,16 +460,16 @@ class Graph:
             again = next((x for x in (a, b) if x in self.repeated), None)
             if again:
                 return f"'{again.field[1]}' is stored more than once, and each store counts"
-        ways = self.ways
-        if not ways.dominates(a.node, b.node):
+        reachability = self.reachability
+        if not reachability.dominates(a.node, b.node):
             return f"'{name}' is also reached without '{a.field[1]}'"
-        if ways.on_cycle_without(b.node, a.node):
+        if reachability.on_cycle_without(b.node, a.node):
             return f"'{name}' is in a loop"
         strict = a.kind == "w" or bool(self.effects(b))  # others may be read on paths where the source does not
-        if strict and (ways.on_cycle_without(a.node, b.node) or not ways.postdominates(b.node, a.node)):
+        if strict and (reachability.on_cycle_without(a.node, b.node) or not reachability.postdominates(b.node, a.node)):
             return f"'{a.field[1]}' is also reached without '{name}'"
-        inside = ways.between(a.node, b.node)
-        if a.kind == "w" and inside & ways.circles_without(a.node):  # `b` is on none of these
+        inside = reachability.between(a.node, b.node)
+        if a.kind == "w" and inside & reachability.cycles_without(a.node):  # `b` is on none of these
             return "a loop lies in between"
         if a.kind == "w" and not sequenced(a, b):
             return "C leaves the order of these operands open"
@@ -488,8 +488,8 @@ class Graph:
         stopping = inside & (always | (others & ~self.joined))
         if not stopping:
             return ""
-        node = self.ways.first(stopping)
-        why = self.blocks(node, moved, self.ways.set_of([node]) & self.joined != 0)
+        node = self.reachability.first(stopping)
+        why = self.blocks(node, moved, self.reachability.set_of([node]) & self.joined != 0)
         return f"{why} (line {node.where.line})" if node.where else why
 
     def each_counts(self, early: Access, new: Access) -> bool:
@@ -511,10 +511,10 @@ class Graph:
             if a.kind == "w":
                 near.setdefault((self.refs[a].array, a.field), []).append(a)
         ordered = {a for writes in near.values() for a in writes if self.facts.of(a).order != "memory"}
-        after = self.ways.reached(avoid=self.waits) if ordered else []
+        after = self.reachability.reached(avoid=self.waits) if ordered else []
 
         def at_once(a: Access, b: Access) -> bool:
-            x, y = self.ways.numbers[a.node], self.ways.numbers[b.node]
+            x, y = self.reachability.numbers[a.node], self.reachability.numbers[b.node]
             return bool(after[x] >> y & 1 or after[y] >> x & 1)
 
         return frozenset(
@@ -526,12 +526,12 @@ class Graph:
     @cached_property
     def waits(self) -> int:
         """Bit set of nodes that wait: reads in loops that store nothing, barriers, and calls that may wait."""
-        nodes, ways = self.function.nodes, self.ways
-        stores = ways.set_of(n for n in nodes if n.access and n.access.kind == "w")
+        nodes, reachability = self.function.nodes, self.reachability
+        stores = reachability.set_of(n for n in nodes if n.access and n.access.kind == "w")
         quick = {name: s for name, s in self.summaries.items() if not (s.unknown or s.acts)}
         waiting = {n for n in nodes if n.kind == "barrier" or (n.kind == "call" and n.text not in quick)}
-        reads = ways.set_of(n for n in nodes if n.access and n.access.kind == "r")
-        return ways.set_of(waiting) | (reads & ways.circles_avoiding(stores))
+        reads = reachability.set_of(n for n in nodes if n.access and n.access.kind == "r")
+        return reachability.set_of(waiting) | (reads & reachability.cycles_avoiding(stores))
 
     def in_order(self, a: Access, b: Access) -> bool:
         """Whether the two must stay in the order of the source although neither has a known side effect."""
@@ -624,10 +624,12 @@ class Graph:
 
     def can_hoist(self, leader: Access) -> bool:
         """Whether the first read may be made in front of its full expression."""
-        f, ways, start = self.function, self.ways, self.function.starts[leader.full]
-        if f.fulls[leader.full] is None or self.effects(leader) or ways.on_cycle_without(leader.node, start):
+        f, reachability, start = self.function, self.reachability, self.function.starts[leader.full]
+        if f.fulls[leader.full] is None or self.effects(leader) or reachability.on_cycle_without(leader.node, start):
             return False
-        return ways.postdominates(leader.node, start) and not self.stopped(ways.between(start, leader.node), leader)
+        return reachability.postdominates(leader.node, start) and not self.stopped(
+            reachability.between(start, leader.node), leader
+        )
 
 
 def other_element(a: Access, b: Access) -> bool:

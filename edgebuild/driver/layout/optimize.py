@@ -470,7 +470,7 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
     laid_out = {name: {f["name"] for r in o.registers for f in r["fields"]} for name, o in old.items()}
     fresh = {name: _fresh(path, shape, laid_out.get(name, set())) for name, shape in shapes.groups.items()}
     for name, shape in fresh.items():
-        _same_way(path, shape, shapes.groups[name], laid_out.get(name, set()), old.get(name))
+        _check_split_unchanged(path, shape, shapes.groups[name], laid_out.get(name, set()), old.get(name))
     new_leaves = {name: {x.name for x in shape.leaves} for name, shape in fresh.items()}
     rest = {name: _restricted(group, new_leaves[name]) for name, group in uses.items()}
     new = optimize(dialect, Shapes(fresh, shapes.arrays), rest, bus, by)
@@ -543,7 +543,7 @@ def _fresh(path: Path, shape: Shape, laid_out: set[str]) -> Shape:
     return replace(shape, leaves=tuple(x for x in shape.leaves if x.name not in laid_out), parts=(), glued=glued)
 
 
-def _same_way(path: Path, fresh: Shape, shape: Shape, laid_out: set[str], old: Old | None) -> None:
+def _check_split_unchanged(path: Path, fresh: Shape, shape: Shape, laid_out: set[str], old: Old | None) -> None:
     """Raise EdgebuildError if an array was split and is whole now, or the reverse: it would be laid out twice."""
     members = {m["name"] for m in old.members} if old else set()
     for leaf in fresh.leaves:

@@ -196,11 +196,13 @@ def _one_place(merged: Merged, read: Region, write: Region) -> bool:
 
 def _next(f: Function, read: Region, write: Region) -> bool:
     """Whether nothing between a read and a write of a register can change the register or its address."""
-    a, b, ways = read.place, write.place, f.ways
-    if not ways.dominates(a.node, b.node) or ways.on_cycle_without(b.node, a.node):
+    a, b, reachability = read.place, write.place, f.reachability
+    if not reachability.dominates(a.node, b.node) or reachability.on_cycle_without(b.node, a.node):
         return False
     harmless = {n for n in f.nodes if n.kind in ("start", "join") or (n.kind == "assign" and n.text not in b.variables)}
-    return not ways.between(a.node, b.node) & ~ways.set_of(harmless.union(x.node for x in write.accesses))
+    return not reachability.between(a.node, b.node) & ~reachability.set_of(
+        harmless.union(x.node for x in write.accesses)
+    )
 
 
 MOST = 6  # fields that one warning names
@@ -422,7 +424,9 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
     runs = contexts(cdfg)
     off = {name: guarded(f) for name, f in cdfg.functions.items()}
     writes = [
-        (name, r) for name, r in merged.all() if r.kind == "w" and not _meant(Facts(dialect, merged.conflicts.refs), r)
+        (name, r)
+        for name, r in merged.all()
+        if r.kind == "w" and not _race_intended(Facts(dialect, merged.conflicts.refs), r)
     ]
     for name, region in writes:
         a = region.place
@@ -448,7 +452,7 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
     return errors, warnings
 
 
-def _meant(facts: Facts, region: Region) -> bool:
+def _race_intended(facts: Facts, region: Region) -> bool:
     return all(facts.of(a).shared for a in region.accesses)
 
 
@@ -487,7 +491,7 @@ def refused(cdfg: Cdfg, merged: Merged) -> list[Diagnostic]:
     return warnings
 
 
-def misfits(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnostic]:
+def oversized_constants(dialect: Dialect, cdfg: Cdfg, program: Program) -> Iterator[Diagnostic]:
     """An error for each constant that has more bits than its field, or belongs to an enumeration of another field.
 
     A negative number fits if the field holds all of its bits but copies of the sign: `-1` fits each field. The same

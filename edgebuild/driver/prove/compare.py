@@ -43,7 +43,7 @@ from .hardware import (
 from .interpreter import Interpreter, heads
 from .objects import Closure
 from .places import Memory, body_of
-from .values import Cut, Decisions, Int, Lasts, Pruned, Real, bits_of
+from .values import Cut, Decisions, EndlessWait, Int, Pruned, Real, bits_of
 
 PATHS = 1024  # through one function
 
@@ -132,7 +132,7 @@ def each_path(program: Interpreter, name: str, prefix: tuple[bool, ...] = ()) ->
             value = program.run(name, choices)
         except Cut as cut:
             at = cut.at
-        except Lasts:
+        except EndlessWait:
             pass
         except Pruned:
             program.pruned = True

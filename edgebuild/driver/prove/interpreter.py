@@ -30,9 +30,9 @@ from .values import (
     Break,
     Continue,
     Decisions,
+    EndlessWait,
     Goto,
     Int,
-    Lasts,
     Pruned,
     Real,
     Return,
@@ -632,7 +632,7 @@ class Interpreter:
         bit = z3.If(again, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
         number = self.hardware.call(f"poll of {self.hardware.count - before} reads", (bit,), text=POLL)
         if self.decisions.decide(z3.BitVec(f"lasts?{number}", 1) == 1):
-            raise Lasts
+            raise EndlessWait
         self.decisions.path.append(z3.simplify(z3.Not(again)))
 
     def range_loop(self, c: ir.RangeLoop) -> None:
@@ -756,7 +756,7 @@ EXPRESSIONS: dict[type[Expression], Callable[[Interpreter, Any], Any]] = {
     ir.Choice: Interpreter.choice,
     ir.Call: Interpreter.call_expression,
     ir.Statements: Interpreter.statement_expression,
-    ir.Lambda: objects.give_away,
+    ir.Lambda: objects.pass_on,
 }
 STATEMENTS: dict[type[Statement], Callable[[Interpreter, Any], None]] = {
     ir.Evaluation: Interpreter.evaluation,

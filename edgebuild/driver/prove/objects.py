@@ -39,7 +39,7 @@ def scope(run: Interpreter) -> Iterator[None]:
     run.lives.scopes.append(living)
     try:
         yield
-    except (Return, Break, Continue, Goto):  # not Lasts: an endless wait destroys nothing
+    except (Return, Break, Continue, Goto):  # not EndlessWait: an endless wait destroys nothing
         _destroy(run, living)
         run.lives.scopes.pop()
         raise
@@ -219,7 +219,7 @@ class Closure:
     copies: dict[str, Any]
 
 
-def give_away(run: Interpreter, c: ir.Lambda) -> Any:
+def pass_on(run: Interpreter, c: ir.Lambda) -> Any:
     """Treat a lambda that is passed on as an unknown call: the receiver may run its body, or keep it."""
     closure, number = _closure(run, c), list(run.program.lambdas).index(c.span[0])
     if _outside(c, c.span).keys() - closure.copies.keys():

@@ -24,7 +24,7 @@ class Pruned(Exception):
     """The path is cut off: a loop has too many turns, or calls are nested too deeply."""
 
 
-class Lasts(Exception):
+class EndlessWait(Exception):
     """The path ends in a loop that waits forever."""
 
 

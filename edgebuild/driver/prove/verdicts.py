@@ -507,7 +507,7 @@ def prove(
     other = Interpreter(Program(unit), driver.dialect, driver.layout, views, GeneratedSide())
     prover = Prover(source, other)
     verdicts = prover.all(names)
-    verdicts += _given_away(source, prover) if unit.cpp else []
+    verdicts += _passed_on(source, prover) if unit.cpp else []
     differences = unlike(source.program, other.program, driver)
     return [*verdicts, *(Verdict(name, "refuted", why) for name, why in differences)]
 
@@ -523,7 +523,7 @@ def generated_unit(driver: Driver, triple: str, artifacts: tuple[Artifact, ...])
     return clang.parse("generated.c", header.data + text.data, triple, flags, cpp, unsaved=(header,))
 
 
-def _given_away(source: Interpreter, prover: Prover) -> list[Verdict]:
+def _passed_on(source: Interpreter, prover: Prover) -> list[Verdict]:
     """Verdicts on the bodies of lambdas that functions pass on."""
     other = prover.other
     verdicts: dict[int, Verdict] = {}

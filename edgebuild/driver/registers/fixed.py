@@ -133,7 +133,7 @@ class _Fixer:
             for index in product(*(range(n) for n in part.dims)):
                 yield from self._ways(part.group, group, (*words, *_words(part.name, index)))
 
-    def spot(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Location:
+    def locate(self, device: Device, words: tuple[str, ...], leaf: Leaf) -> Location:
         matches = self.finders[device.name].find(words)
         if len(matches) != 1 or matches[0].field.width != leaf.width:
             matches = [f for f in [self._number(device, words, leaf)] if f] or matches
@@ -196,7 +196,7 @@ class _Fixer:
         layouts = {instance: self._instance(shape, *instance) for instance in instances}
         first = layouts[instances[0]]
         for instance, other in layouts.items():
-            if [(r.offset, _counting(r)) for r in other] != [(r.offset, _counting(r)) for r in first]:
+            if [(r.offset, _compared_slots(r)) for r in other] != [(r.offset, _compared_slots(r)) for r in first]:
                 differs, from_ = (".".join(w) or d.name for d, w in (instance, instances[0]))
                 hints = (f"a pointer to '{shape.group}' needs one layout for all", *unlike(other, first))
                 raise self._wrong_group(shape.group, f"'{differs}' is laid out unlike '{from_}'", *hints)
@@ -211,7 +211,7 @@ class _Fixer:
         for leaf in shape.leaves:
             path = tuple(w for name, index in leaf.path for w in _words(name, index))
             indices = product(*(range(n) for n in leaf.dims))
-            spots.append((leaf, [self.spot(device, (*words, *path, *map(str, i)), leaf) for i in indices]))
+            spots.append((leaf, [self.locate(device, (*words, *path, *map(str, i)), leaf) for i in indices]))
         inner = [self.bases[(device.name, (*words, *_words(p.name, (0,) * len(p.dims))))] for p in shape.parts]
         base = min([s[0].register.offset for _, s in spots] + inner, default=0) if words else 0
         self.bases[(device.name, words)] = base
@@ -425,7 +425,7 @@ class _Fixer:
         return max([*ends, *inner], default=4)
 
 
-def _counting(register: Register) -> list[Slot]:
+def _compared_slots(register: Register) -> list[Slot]:
     """The slots that must be equal in all instances. Others are only kept, as bits outside of fields are."""
     return [s for s in register.slots if s.field or s.back != "keep" or s.sensitive]
 

@@ -47,7 +47,9 @@ class GraphBuilder:
         self.ops: list[Op] = []
         self.computed = 0  # elements of constants that were folded while reading
         self.broken = set[str]()  # results of nodes that cannot be read
-        self.unmade: dict[str, EdgebuildError] = {}  # results that the reader of their node does not support
+        self.unsupported_results: dict[
+            str, EdgebuildError
+        ] = {}  # results that the reader of their node does not support
         self.states: list[tuple[str, str, Array | None]] = []  # tensor read, tensor written, initial value
         self.graph = Graph(file, (), self.tensors, (), (), arithmetic)
 
@@ -69,7 +71,7 @@ class GraphBuilder:
                 check(node)
                 if not self.broken.intersection(node.inputs):
                     node.read_by(reader)
-                    self._note_unmade(node)
+                    self._note_unsupported(node)
                     continue
             except EdgebuildError as error:
                 problems += error.diagnostics
@@ -78,11 +80,11 @@ class GraphBuilder:
         if missing and (ends is None or self.broken.intersection(ends)):
             raise grouped(problems)
 
-    def _note_unmade(self, node: Node) -> None:
+    def _note_unsupported(self, node: Node) -> None:
         for number, name in enumerate(node.outputs, 1):
             if name and name not in self.tensors:
                 hint = "end the model at other results with --outputs"
-                self.unmade[name] = node.error(f"result {number}, '{name}', is not supported", hint)
+                self.unsupported_results[name] = node.error(f"result {number}, '{name}', is not supported", hint)
 
     def compute(self, first: int) -> None:
         """Fold the ops from number `first` on, whose operands are constants: later nodes may need the values."""
@@ -110,8 +112,8 @@ class GraphBuilder:
                 raise fail(f"input '{name}' is {t.dtype}", file=self.graph.file, hints=[COMPUTED])
         inputs = [*inputs, *(read for read, _, _ in self.states)]
         for name in (*outputs, *(written for _, written, _ in self.states)):
-            if name in self.unmade:
-                raise self.unmade[name]
+            if name in self.unsupported_results:
+                raise self.unsupported_results[name]
             if name not in self.tensors:
                 raise fail(f"output '{name}' is never computed", file=self.graph.file)
             t = self.tensors[name]

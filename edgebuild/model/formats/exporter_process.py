@@ -27,7 +27,7 @@ MOST, MANY = 512 << 20, 100_000  # most bytes of weights; most weights and group
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def shut(folder: Path) -> None:
+def install_sandbox(folder: Path) -> None:
     """Install an audit hook: from now on PermissionError for new processes, network, and writes outside `folder`."""
     home = os.path.realpath(folder) + os.sep
 
@@ -49,7 +49,7 @@ def shut(folder: Path) -> None:
 def torch_network(folder: Path) -> None:
     """Build a module of ATen operators from `program.json` and export it to ONNX."""
     import torch
-    import torch.onnx  # before `shut`, because imports may write files and start programs
+    import torch.onnx  # before `install_sandbox`, because imports may write files and start programs
 
     program = json.loads((folder / "program.json").read_text(encoding="utf-8"))
     graph, module, values = torch.fx.Graph(), torch.nn.Module(), dict[str, Any]()
@@ -66,7 +66,7 @@ def torch_network(folder: Path) -> None:
             values[name] = graph.call_function(operator.getitem, (result, number)) if many else result
     graph.output(tuple(values[name] for name in program["outputs"]))
     example = tuple(torch.zeros(p["shape"], dtype=getattr(torch, p["dtype"])) for p in program["inputs"].values())
-    shut(folder)
+    install_sandbox(folder)
     program = torch.onnx.export(torch.fx.GraphModule(module, graph).eval(), example, dynamo=True, verbose=False,
                              input_names=list(program["inputs"]), output_names=program["outputs"])  # fmt: skip
     program.save(str(folder / "net.onnx"), external_data=False)
@@ -103,7 +103,7 @@ def keras_network(folder: Path) -> None:
     """Export `net.keras`, whose list of layers `exporting.py` has checked, to ONNX."""
     import keras
 
-    shut(folder)
+    install_sandbox(folder)
     check_weights(folder / "net.keras")
     network = keras.saving.load_model(folder / "net.keras", compile=False, safe_mode=True)
     zeros = [keras.ops.zeros([n or 1 for n in x.shape], x.dtype) for x in network.inputs]

@@ -103,5 +103,5 @@ PER_COST = {
 
 def cycles_of(target: Target, cost: float) -> float | None:
     """Estimated cycles of work of this cost; None if the core has no figure."""
-    per_cost = PER_COST.get(target.cycle_table)
-    return cost * per_cost if per_cost is not None else None
+    cycles_per_instruction = PER_COST.get(target.cycle_table)
+    return cost * cycles_per_instruction if cycles_per_instruction is not None else None

@@ -70,7 +70,7 @@ class Form:
     variant: str = ""  # chosen by the plan instead of the fastest; "": the fastest
     engine: Engine | None = None  # computes the op instead of the core, from the engine's scratchpads
     engines: tuple[Engine, ...] = ()  # may compute the op on operands in ordinary memory
-    per_cost: float = 1.0  # core cycles per instruction of a kernel, to compare with engines' cycles
+    cycles_per_instruction: float = 1.0  # core cycles per instruction of a kernel, to compare with engines' cycles
     tile: bool = False  # one of many parts of an op, none of which is worth a long search
 
     @property
@@ -465,7 +465,7 @@ def collapsed(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, .
     return tuple(reversed(loops)) or ((1, *(0 for _ in operands)),)
 
 
-def turning(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
+def real_loops(extents: Sequence[int], *operands: Sequence[int]) -> tuple[Loop, ...]:
     """The loops of `collapsed` that have more than one iteration."""
     return tuple(loop for loop in collapsed(extents, *operands) if loop[0] > 1)
 

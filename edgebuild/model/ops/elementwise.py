@@ -209,7 +209,7 @@ def linear_mul(op: Op, graph: Graph) -> fixedpoint.Linear | None:
     return linear
 
 
-def of_one(shape: Mapping[str, Any]) -> bool:
+def has_single_element(shape: Mapping[str, Any]) -> bool:
     """Whether an operand is a single element that is broadcast."""
     return not shape["flat"] and not (any(shape["step0"]) and any(shape["step1"]))
 
@@ -252,7 +252,7 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     if linear is not None:
         variant, each = "linear", 13.0
     if linear is not None and linear.below:
-        each = 17.2 if shape["unroll"] else 16.6 if of_one(shape) else 19.0
+        each = 17.2 if shape["unroll"] else 16.6 if has_single_element(shape) else 19.0
     return Kernel(
         "elementwise.c:elementwise", stem, shape, base.constants_of((b,), ("x1",)), scalars,
         variant=variant, estimate=20.0 + each * int(shape["N"]), placed=form.rolled,

@@ -434,7 +434,7 @@ def logistic(op: Op, x: Tensor, y: Tensor) -> Array:
     return _q4(x, (-128, 127), inside)
 
 
-def int8_curves_tanh(op: Op, x: Tensor, y: Tensor) -> Array:
+def tanh_int8(op: Op, x: Tensor, y: Tensor) -> Array:
     def inside(raw: int) -> int:
         size = saturate(_newton(exp_on_negative_values(-abs(raw), 5)) - (1 << 29) << 2)
         value = size if raw > 0 else -size if raw < 0 else 0
@@ -519,7 +519,7 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, result + 512, (1 << 25) - result + 511) >> 10)
 
 
-def sigmoid16_tanh(x: Array) -> Array:
+def tanh_int16(x: Array) -> Array:
     """tanh(x) = 2 sigmoid(2x) - 1, by the same table."""
     result = _on_lines(x, 8, 0xFFFF << 8)
     return np.asarray(np.where(x >= 0, result - (1 << 23) + 128, (1 << 23) - result + 127) >> 8)

@@ -333,7 +333,7 @@ def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
     return tuple(starts)
 
 
-def over_itself(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
+def in_place_transpose(op: Op, graph: Graph, divides: bool = True) -> Kernel | None:
     """The kernel that transposes a matrix in place, along its cycles; None if the op is no such transposition.
 
     If not `divides`, remainders are differences: for cores on which a division by a constant is no product.
@@ -365,7 +365,7 @@ def transpose_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     shape: dict[str, Any] = {"rolled": form.rolled, "row_step": steps[op.attrs["perm"][1]] if form.rolled else 0}
     ring = form.rings[0] if form.rings else 0  # rows of the ring of an operand whose rows are the result's
     shape["at"] = f"(row % {ring})" if ring else "row"
-    turns = base.turning([x.shape[d] for d in turned], [steps[d] for d in turned])
+    turns = base.real_loops([x.shape[d] for d in turned], [steps[d] for d in turned])
     offsets: tuple[int, ...] = (0,)
     inner, count = turns[-1][0] if turns else 1, prod(x.shape[d] for d in turned)
     cost = 5.0 * count + 8 * count / inner  # `./sconsw bench-kernels` shows the error of the estimate

@@ -199,7 +199,7 @@ def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
     return f"(int16_t){value}", numbers, [fixedpoint.SIGMOID_CONSTANT]
 
 
-CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.sigmoid16_tanh, (0, 1))}
+CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.tanh_int16, (0, 1))}
 
 
 def _size_factor(x: Tensor, y: Tensor) -> Multiplier | None:
@@ -262,7 +262,7 @@ WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[
 }
 TABLES: Mapping[str, Callable[[Op, Tensor, Tensor], Array]] = {
     "sigmoid": fixedpoint.logistic,
-    "tanh": fixedpoint.int8_curves_tanh,
+    "tanh": fixedpoint.tanh_int8,
     "hard_swish": fixedpoint.hard_swish,
     "leaky_relu": lambda op, x, y: _leaky(op, x, y, INT8) + zero_of(y),
     "abs": lambda op, x, y: _sizes(op, x, y, INT8) + zero_of(y),

@@ -84,9 +84,9 @@ def _integer_step(
     forget, enter, candidate, out = (3 * gates).reshape(4, -1)
     forget, enter, out = (fixedpoint.sigmoid(g) for g in (forget, enter, out))
     kept = int16(product(forget, c.astype(np.int64), "keep"))
-    c = int16(kept + int16(product(enter, fixedpoint.sigmoid16_tanh(candidate), "add")))
+    c = int16(kept + int16(product(enter, fixedpoint.tanh_int16(candidate), "add")))
     c = np.clip(c, -op.attrs["clip"], op.attrs["clip"]) if op.attrs["clip"] > 0 else c
-    shown = fixedpoint.sigmoid16_tanh(fixedpoint.sigmoid_argument(c, *_tanh_scaling(tc)))
+    shown = fixedpoint.tanh_int16(fixedpoint.sigmoid_argument(c, *_tanh_scaling(tc)))
     return np.clip(product(shown, out, "out") + zero_of(th), *fixedpoint.limits(th.dtype)), c
 
 

@@ -297,7 +297,7 @@ def in_32_bits(op: Op, graph: Graph) -> str | None:
 
 def _turning(x: Tensor, dimensions: Sequence[int]) -> tuple[base.Loop, ...]:
     steps = base.steps(x.shape)
-    return base.turning([x.shape[d] for d in dimensions], [steps[d] for d in dimensions])
+    return base.real_loops([x.shape[d] for d in dimensions], [steps[d] for d in dimensions])
 
 
 def mean_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -768,14 +768,14 @@ def _sums_before(op: Op, graph: Graph) -> tuple[Op, ...] | None:
 
 QUANTISING = (saturating_clamp, centred_weights, integer_op, quantize_of_dequantize, requantize_moves)
 SURFACE = (quantised_input, dequantised_output)
-REMAINS = (shifted_sums, dequantise_constants)
+FLOAT_RULES = (shifted_sums, dequantise_constants)
 
 STAGES = (
     ("transposes", TRANSPOSES),
     ("fold", (*TRANSPOSES, *FOLDING)),
     ("quantise", (*QUANTISING, *TRANSPOSES, *FOLDING)),
     ("surface", (*SURFACE, *TRANSPOSES, *FOLDING)),
-    ("float", (*REMAINS, *FOLDING)),
+    ("float", (*FLOAT_RULES, *FOLDING)),
 )
 
 

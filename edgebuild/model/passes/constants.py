@@ -293,14 +293,14 @@ def _with_constant_sums(graph: Graph, fixed: Mapping[str, dict[int, int]]) -> Gr
         if ops.SPECS[op.kind].total is not None and values:
             names = [unused(f"{op.name}/{i}", graph, done) for i in (1, 2)]  # names of ops may repeat
             done.update(names)
-            still = _at_rest(op, graph, values)
+            still = _with_bias_only(op, graph, values)
             tensors += [replace(t, name=n) for t, n in zip(still, names, strict=True)]
             op = replace(op, inputs=(op.inputs[0], *names, *op.inputs[3:]))
         new.append(op)
     return graph.with_ops(new, tensors) if tensors else graph
 
 
-def _at_rest(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, Tensor]:
+def _with_bias_only(op: Op, graph: Graph, values: Mapping[int, int]) -> tuple[Tensor, Tensor]:
     """Weights and bias of the op with zero weights in these output channels and biases that give `values`.
 
     Their scale is the largest of the other channels' if that can give the values, else their own.

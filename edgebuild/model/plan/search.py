@@ -215,15 +215,15 @@ class Plan:
 def form_of(target: Target, request: ModelRequest | None = None) -> Form:
     """The instruction set and extensions that kernels may use, and the user's wishes."""
     core, called = target.words, tuple(e for e in target.engines if e.called)
-    per_cost = cycles_of(target, 1.0) or 1.0
+    cycles_per_instruction = cycles_of(target, 1.0) or 1.0
     if request is None:
-        return Form(core, engines=called, per_cost=per_cost)
+        return Form(core, engines=called, cycles_per_instruction=cycles_per_instruction)
     wish = Wish(request.optimize, "" if request.backend == "edgebuild" else request.backend)
     measured = (word.rpartition("=") for word in request.choices)
     choice = frozenset((layer, variant) for layer, _, variant in measured)
     if request.portable:
-        return Form(frozenset({PORTABLE}), wish, choice, per_cost=per_cost)
-    return Form(core, wish, choice, engines=called, per_cost=per_cost)
+        return Form(frozenset({PORTABLE}), wish, choice, cycles_per_instruction=cycles_per_instruction)
+    return Form(core, wish, choice, engines=called, cycles_per_instruction=cycles_per_instruction)
 
 
 Orders = dict[Form, tuple[Cutter, Schedule]]

@@ -421,7 +421,7 @@ def _pairs(
         ]
         if name not in pairs and len(same) == len(expected.tensors):
             pairs[name] = same
-    for buffer in _standing(report):
+    for buffer in _intact_buffers(report):
         at, dtype = buffer["offset"], np.dtype(buffer["dtype"])
         oracle = [fit(t[buffer["name"]], buffer["shape"]) for t in expected.tensors if buffer["name"] in t]
         theirs = [value for value in oracle if value is not None and value.dtype == dtype]
@@ -436,7 +436,7 @@ def _pairs(
     return pairs
 
 
-def _standing(report: dict[str, Any]) -> list[dict[str, Any]]:
+def _intact_buffers(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Buffers of the arena whose values are still intact when the run function returns."""
     buffers: list[dict[str, Any]] = report["layout"]["buffers"]
     if not buffers:

@@ -198,7 +198,7 @@ class Run:
         finally:
             relay.close()
         for k, process in started.items():
-            if finished and process.returncode and k not in relay.killed and k not in relay.buried:
+            if finished and process.returncode and k not in relay.killed and k not in relay.awaiting_restart:
                 text = (self.place(k) / "log.txt").read_text(encoding="utf-8", errors="replace")
                 raise fail(f"the program of device {k} ended with status {process.returncode}",
                            hints=text.strip().splitlines()[-30:])  # fmt: skip
@@ -230,7 +230,9 @@ class Run:
             ended = [k for k, process in started.items() if process.poll() is not None]
             relay.serve(POLL_S)  # serves the last requests of ended programs before `end`
             for k in ended:
-                if k != self.built.source and not (k in relay.killed or k in relay.buried or k in relay.ended):
+                if k != self.built.source and not (
+                    k in relay.killed or k in relay.awaiting_restart or k in relay.ended
+                ):
                     relay.end(k)
         return source.poll() is not None
 
@@ -239,7 +241,7 @@ class Run:
         for k in relay.dead():
             started[k].kill()
             started[k].wait()
-            relay.bury(k)
+            relay.discard(k)
         for k in relay.due():
             relay.revive(k)
             started[k] = self._start(k, start)

@@ -108,7 +108,7 @@ class Relay:
         self.expired: set[int] = set()
         self.ended: set[int] = set()
         self.killed: dict[int, int] = {}  # device to be ended -> inference in which it restarts
-        self.buried: dict[int, int] = {}  # ended device -> inference in which it restarts
+        self.awaiting_restart: dict[int, int] = {}  # ended device -> inference in which it restarts
         self.inference = 0  # latest inference number of any frame
         self.late: list[tuple[int, int, tuple[int, int], bytes]] = []
         self.events = {k: [] for k in self.folders}
@@ -118,7 +118,7 @@ class Relay:
         ready, ends = select.poll(), dict[int, tuple[int, bool]]()
         for k, pipes in self.pipes.items():
             ends |= {pipes[0]: (k, False), pipes[1]: (k, True)}
-            if k not in self.killed and k not in self.buried:
+            if k not in self.killed and k not in self.awaiting_restart:
                 ready.register(pipes[0], select.POLLIN)
             if self.answers[k]:
                 ready.register(pipes[1], select.POLLOUT)
@@ -140,7 +140,7 @@ class Relay:
         quiet = all(k in self.killed or k in self.ended or self._stuck(k) for k in self.folders)
         return [*self.killed] if quiet or self.over else []
 
-    def bury(self, device: int) -> None:
+    def discard(self, device: int) -> None:
         """Discard bytes to and from a killed device whose program has ended."""
         for pipe in self.pipes[device]:
             with suppress(BlockingIOError):
@@ -152,17 +152,17 @@ class Relay:
             data.clear()
         self.waiting.pop(device, None)
         self.expired.discard(device)
-        self.buried[device] = self.killed.pop(device)
-        if self.buried[device] > self.inference:
+        self.awaiting_restart[device] = self.killed.pop(device)
+        if self.awaiting_restart[device] > self.inference:
             self.end(device)
 
     def due(self) -> list[int]:
         """Devices that must restart in the current inference."""
-        return [k for k, back in self.buried.items() if back <= self.inference]
+        return [k for k, back in self.awaiting_restart.items() if back <= self.inference]
 
     def revive(self, device: int) -> None:
         """Note that a device restarts."""
-        del self.buried[device]
+        del self.awaiting_restart[device]
 
     def stop(self) -> None:
         """End the test: answer all waiting receivers with the code for its end."""
@@ -221,7 +221,7 @@ class Relay:
         self.wire[inference] = self.wire.get(inference, 0) + total
         self.frames[frame.key] = self.frames.get(frame.key, 0) + 1
         self.inference = max(self.inference, inference)
-        for k, back in self.buried.items():
+        for k, back in self.awaiting_restart.items():
             if back <= self.inference:
                 self.ended.discard(k)  # stops the time until the device has restarted
         receivers = [k for k in self.folders if k != sender] if to == RELAY_EVERYONE else [to]

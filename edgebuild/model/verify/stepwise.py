@@ -32,7 +32,7 @@ from .recording import Plot, Round, Seen
 from .rounding import Rng, distance, largest, limit, moves
 
 
-def tells_places(op: Op) -> bool:
+def returns_indices(op: Op) -> bool:
     """Whether the op's result holds indices of elements, not their values."""
     return op.kind == "arg" or (op.kind == "topk" and bool(op.attrs["indices"]))
 
@@ -199,7 +199,7 @@ class Walk:
         own = results[0]
         if observed is not None:
             observed = observed.reshape(y.shape) if observed.size == own.size else None
-        if tells_places(op) and observed is not None:
+        if returns_indices(op) and observed is not None:
             operand = self.open_.get(op.inputs[0]) or _extremes(
                 [values[op.inputs[0]] for values in self.by_rounding.values()]
             )
@@ -423,7 +423,7 @@ def _rounds_reals(op: Op, graph: Graph) -> bool:
     """Whether the op computes floats and rounds them to integers."""
     spec, y = ops.SPECS[op.kind], graph.result(op)
     real = [t for t in graph.operands(op) if t.dtype == "float32" and t.name in graph.producers]
-    integer = y.dtype not in ("float32", "bool") and not spec.exact and not tells_places(op)
+    integer = y.dtype not in ("float32", "bool") and not spec.exact and not returns_indices(op)
     return integer and bool(real or spec.moved is not None)
 
 

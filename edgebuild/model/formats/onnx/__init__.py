@@ -30,10 +30,10 @@ def _operators() -> Operators:
     from .onnx_checks import MICROSOFT
     from .onnx_ml import DOMAIN, ML_READERS
     from .onnx_operators import OPERATORS
-    from .onnx_reader import IN_PARTS, SPECIAL
+    from .onnx_reader import EXPANDED, SPECIAL
     from .preparation import CONVERTED
 
-    every = {*SPECIAL, *IN_PARTS, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
+    every = {*SPECIAL, *EXPANDED, *CONTROL, *OPERATORS[""], *QUANTISED, *INTEGER, *CONVERTED}
     own = {name for name in every if onnx.defs.has(name)}
     others = {"": sorted(own), MICROSOFT: sorted({*(every - own), *FUSED} - {REQUANT}), DOMAIN: sorted(ML_READERS)}
     others["quantlib and Deeploy"] = sorted((REQUANT, *NODES))

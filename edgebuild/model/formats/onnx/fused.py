@@ -34,11 +34,15 @@ LSTM_FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
 DEFAULTS = {"LSTM": LSTM_FUNCTIONS, "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",), DYNAMIC: LSTM_FUNCTIONS}
 TWO_STATES = ("LSTM", DYNAMIC)
 # Activations with parameters, and their defaults. A node lists the values in the order of activations that have one.
-BENT = {"HardSigmoid": {"alpha": 0.2, "beta": 0.5}, "LeakyRelu": {"alpha": 0.01}, "Elu": {"alpha": 1.0},
-        "ThresholdedRelu": {"alpha": 1.0}}  # fmt: skip
+PARAMETRIC_ACTIVATIONS = {
+    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
+    "LeakyRelu": {"alpha": 0.01},
+    "Elu": {"alpha": 1.0},
+    "ThresholdedRelu": {"alpha": 1.0},
+}
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
 LONGEST = 256  # steps
-WAYS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # per direction: runs backwards
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # per direction: runs backwards
 
 
 # An activation: an operator and its attributes.
@@ -90,9 +94,11 @@ class Cell(Parts):
         values = {key: [*self.node.attr(f"activation_{key}", [])] for key in ("alpha", "beta")}
         functions = list[Function]()
         for name in names:
-            if name not in PLAIN and name not in BENT:
-                raise self.node.error(f"activation {name}", f"supported: {', '.join((*PLAIN, *BENT))}")
-            own = BENT.get(name, {})
+            if name not in PLAIN and name not in PARAMETRIC_ACTIVATIONS:
+                raise self.node.error(
+                    f"activation {name}", f"supported: {', '.join((*PLAIN, *PARAMETRIC_ACTIVATIONS))}"
+                )
+            own = PARAMETRIC_ACTIVATIONS.get(name, {})
             functions.append((name, {key: values[key].pop(0) if values[key] else own[key] for key in own}))
         count = len(DEFAULTS[self.node.origin])
         if len(functions) != count * directions:
@@ -198,7 +204,7 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape)
     if whole.shape[0] > LONGEST:
         raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
-    directions = WAYS[node.attr("direction", "forward")]
+    directions = DIRECTIONS[node.attr("direction", "forward")]
     _check_shapes(whole, len(directions))
     functions = whole.functions(len(directions))
     x = whole.op("Transpose", node.inputs[0], perm=[1, 0, 2]) if batches_first else node.inputs[0]

@@ -82,10 +82,10 @@ class Numbers:
             handler = handlers.get(node.op_type) if node.domain in (*OWN_DOMAINS, DOMAIN) else None
             if handler is None or not handler(self, f):
                 for name in reads(node):
-                    self.settle(name)
+                    self.store_form(name)
                 self.add(node)
         for value in self.graph.output:
-            self.settle(value.name)
+            self.store_form(value.name)
 
     def node(self, operator: str, x: str, output: str) -> Fused:
         """A new node, wrapped for expansion."""
@@ -179,7 +179,7 @@ class Numbers:
             form = self.forms[name] = Form(f"{name}@rounded", *UNCHANGED)
         return form or (Form(name, *UNCHANGED) if name in self.ranges else None)
 
-    def settle(self, name: str) -> None:
+    def store_form(self, name: str) -> None:
         """Store the values of a tensor that has a form as integers, if possible; else keep its nodes."""
         form = self.forms.get(name)
         if form is None or name in self.typed or (form.divisor > 1 and not form.rounds):
@@ -334,7 +334,7 @@ def integer_node(numbers: Numbers, f: Fused) -> bool:
     """Rewrite a node of `integer_nodes`. Raises EdgebuildError if its operands or results do not fit 32 bits."""
     ranges, whole, constants = list[Range](), list[str](), dict[int, Array]()
     for at, name in enumerate(f.node.input):
-        numbers.settle(name)
+        numbers.store_form(name)
         number = numbers.number(name)
         if number is not None:
             constants[at] = number
@@ -367,7 +367,7 @@ def requant_shift(numbers: Numbers, f: Fused) -> bool:
     if divisor != 1 << max(bits, 0) or bits > 31:
         raise f.refuse(f"div is {divisor}", "it must be a power of two up to 2^31")
     factors = [_integers(f, at, word, numbers.constants) for at, word in ((1, "mul"), (2, "add"))]
-    numbers.settle(f.at(0))
+    numbers.store_form(f.at(0))
     numbers.shifted(f, f.at(0), factors, bits, (low, high))
     numbers.requantises = True
     return True
@@ -383,14 +383,14 @@ def dequantised(numbers: Numbers, f: Fused) -> bool:
     return numbers.add(f.node)
 
 
-def handed_on(numbers: Numbers, f: Fused) -> bool:
+def moved_values(numbers: Numbers, f: Fused) -> bool:
     """A node that moves or selects values; values of integer type are moved as floats."""
     form, operator = numbers.forms.get(f.at(0)), f.node.op_type
     if f.at(0) in numbers.typed and form is not None and form.is_base and operator != "Pad":
         names, kind = [form.base, *f.node.input[1:]], numbers.kind(f.at(0))
         real = Fused(f.op(operator, names, f.between("real"), **f.attributes), f.graph, f.file)
-        return kind in STATED and handed_on(numbers, real) and numbers.in_type(f, f.between("real"), kind)
-    numbers.settle(f.at(0))
+        return kind in STATED and moved_values(numbers, real) and numbers.in_type(f, f.between("real"), kind)
+    numbers.store_form(f.at(0))
     of = numbers.ranges.get(f.at(0))
     border = numbers.number(f.at(2)) if f.node.op_type == "Pad" and f.at(2) else UNCHANGED[1]
     if of is None or f.node.output[1:] or border is None or border.size != 1:
@@ -403,7 +403,7 @@ def handed_on(numbers: Numbers, f: Fused) -> bool:
 
 def weighted(numbers: Numbers, f: Fused) -> bool:
     """A sum of products of integers with constant 8-bit weights, plus a bias."""
-    numbers.settle(f.at(0))
+    numbers.store_form(f.at(0))
     of = numbers.ranges.get(f.at(0))
     w, bias = (numbers.words(f.at(at)) if of is not None else None for at in (1, 2))
     own = {n: f.attributes.get(n, default) for n, default in (("alpha", 1), ("beta", 1), ("transA", 0))}
@@ -447,7 +447,7 @@ def averaged(numbers: Numbers, f: Fused) -> bool:
     window = own.get("kernel_shape", shape[2:])
     padded = any(own.get("pads", ())) and not own.get("count_include_pad", 0)
     odd = own.get("ceil_mode", 0) or own.get("auto_pad", b"NOTSET") != b"NOTSET" or {*own.get("dilations", ())} - {1}
-    numbers.settle(f.at(0))
+    numbers.store_form(f.at(0))
     if f.at(0) not in numbers.ranges or padded or odd or len(shape) < 3 or not shape[1]:
         return False
     if len(window) != len(shape) - 2 or any(not 0 < k <= n for k, n in zip(window, shape[2:], strict=True)):
@@ -579,7 +579,7 @@ HANDLERS: Mapping[str, Callable[[Numbers, Fused], bool]] = {
     **dict.fromkeys(("Conv", "Gemm", "MatMul"), weighted),
     **dict.fromkeys(INTEGER, integer_product),
     **dict.fromkeys(
-        ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Pad"), handed_on
+        ("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Slice", "Pad"), moved_values
     ),
     **dict.fromkeys(("AveragePool", "GlobalAveragePool"), averaged),
     "Mul": product,

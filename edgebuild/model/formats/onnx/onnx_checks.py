@@ -382,7 +382,7 @@ NORMALISES = 17  # opset that first has LayerNormalization
 # of GroupNormalization the standard's is deprecated: scale and offset are per group, later per channel.
 ONNXRUNTIMES = {"LayerNormalization": range(NORMALISES), "SimplifiedLayerNormalization": range(1 << 31),
                 "GroupNormalization": range(18, 21)}  # fmt: skip
-NOBODYS = "edgebuild.unknown"  # domain for operators that the standard lacks, so that the checker skips them
+UNKNOWN_DOMAIN = "edgebuild.unknown"  # domain for operators that the standard lacks, so that the checker skips them
 CUT = "the file is truncated or damaged; fetch or export it again"
 FORBIDDEN = "the file is whole, but breaks the ONNX standard: onnx.checker.check_model refuses it, too; export it again"
 UNKNOWN = "edgebuild ops lists what is supported; on constants any operator is computed beforehand"
@@ -525,8 +525,8 @@ def check(model: onnx.ModelProto, file: str, outputs: Sequence[str]) -> None:
     for part in graphs(copy.graph):
         part.name = "graph"
     for node in (node for part in graphs(copy.graph) for node in part.node if unknown(model, node)):
-        node.domain = NOBODYS  # an unknown operator in a body may never run
-    copy.opset_import.append(helper.make_opsetid(NOBODYS, 1))
+        node.domain = UNKNOWN_DOMAIN  # an unknown operator in a body may never run
+    copy.opset_import.append(helper.make_opsetid(UNKNOWN_DOMAIN, 1))
     untyped = [value for part in graphs(copy.graph) for value in part.output if not value.HasField("type")]
     for value in untyped:  # the checker wants some type; inference computes the right one
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT

@@ -168,8 +168,8 @@ def _read_node(node: Node) -> None:
     assert isinstance(node, OnnxNode)
     tensors = node.builder.tensors
     for name in node.inputs:
-        if name in node.builder.unmade:
-            raise node.builder.unmade[name]
+        if name in node.builder.unsupported_results:
+            raise node.builder.unsupported_results[name]
         if name and name not in tensors:
             raise node.error(f"reads '{name}', which nothing computes")
     _refuse_random(node)
@@ -183,7 +183,7 @@ def _read_node(node: Node) -> None:
         control_flow.CONTROL[node.origin](node, _read_body)
     elif node.origin in SPECIAL:
         SPECIAL[node.origin](node)
-    elif (parts := IN_PARTS[node.origin](node) if node.origin in IN_PARTS else None) is not None:
+    elif (parts := EXPANDED[node.origin](node) if node.origin in EXPANDED else None) is not None:
         _read_parts(node, parts)
     elif node.origin in READERS:
         if node.origin in ORDERED:
@@ -245,10 +245,10 @@ def _read_shape(node: OnnxNode) -> None:
 def _all_constant(node: OnnxNode) -> bool:
     """Whether a node is folded: all operands are constants, and it is no control flow, whose body is read instead.
 
-    Quantised constants are not folded, because ops read them as such, except by reductions and OF_REALS.
+    Quantised constants are not folded, because ops read them as such, except by reductions and FOLDED_IN_FLOAT.
     """
     read = [node.builder.tensors[n] for n in node.inputs if n]
-    stored = any(t.quant is not None for t in read) and not node.origin.startswith(OF_REALS)
+    stored = any(t.quant is not None for t in read) and not node.origin.startswith(FOLDED_IN_FLOAT)
     constant = bool(read) and all(t.constant for t in read) and not stored
     return constant and node.origin not in control_flow.CONTROL
 
@@ -298,7 +298,7 @@ def _read_batch_norm(node: OnnxNode) -> None:
 
 
 ORDERED = ("Clip", "Concat")  # operators that compare or move integers of one scale
-OF_REALS = ("Reduce", "Global", "TopK", "CumSum")  # prefixes of operators that are folded in floats
+FOLDED_IN_FLOAT = ("Reduce", "Global", "TopK", "CumSum")  # prefixes of operators that are folded in floats
 HALVES = ("int4", "uint4")  # types of constants that become int8
 SPECIAL = {
     "DequantizeLinear": _read_dequantize,
@@ -307,7 +307,7 @@ SPECIAL = {
     REQUANT: read_shifted,
     **other_nodes.READERS,
 }
-IN_PARTS = {**PARTS, **CELLS, **PLACES}
+EXPANDED = {**PARTS, **CELLS, **PLACES}
 CUT = "its result has no fixed size; end the model before it with --outputs and go on in the application"
 REMEDIES = dict.fromkeys(("ConstantOfShape", "NonMaxSuppression", "NonZero", "Range", "Unique"), CUT)
 RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")

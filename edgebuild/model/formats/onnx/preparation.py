@@ -96,7 +96,7 @@ def _of_a_matrix(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Ite
 # integer 0. Unsigned integers, from which we subtract half of their range, get it back before a Cast.
 
 # Operators whose result has type and scale of operand 0.
-HAND_ON = (
+PASS_THROUGH = (
     *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile", "Gather"),
     *("Split", "Clip", "Max", "Min", "MaxPool", "Pad", "Concat", "Resize", "DepthToSpace", "SpaceToDepth"),
 )
@@ -158,7 +158,7 @@ def _computed(graph: onnx.GraphProto) -> set[str]:
 
 def _stored_type(name: str, writers: Mapping[str, onnx.NodeProto], constants: Mapping[str, onnx.TensorProto]) -> int:
     """The type of integers of a QuantizeLinear that were only moved or compared since; 0 for other tensors."""
-    while (node := writers.get(name)) is not None and node.op_type in HAND_ON:
+    while (node := writers.get(name)) is not None and node.op_type in PASS_THROUGH:
         name = node.input[0]
     if node is None or node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in constants:
         return 0
@@ -343,7 +343,7 @@ def prepared(
     _constants_first(model.graph)
     stored_integers(model, file)
     for part in reversed(list(graphs(model.graph))):  # bodies first, because expanding outer nodes copies their bodies
-        _replace_nodes(part, file, of_stored)
+        _replace_nodes(part, file, expand_qonnx)
         _replace_nodes(part, file, real_form)
         open_ = [n for n in part.node if any(a.name == LIKE for a in n.attribute)] if part is not model.graph else []
         if open_:  # types of outer tensors are unknown in a body
@@ -507,7 +507,7 @@ def steps_of(f: Fused) -> tuple[int, int]:
     return (narrow - count // 2, count // 2 - 1) if f.attributes.get("signed", 1) else (0, count - 1 - narrow)
 
 
-def of_few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
+def expand_quant(f: Fused) -> Iterator[onnx.NodeProto]:
     """Expand Quant: x quantised with a scale, clamped to a number of bits, and dequantised."""
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     scale, zero, (low, high) = constants.get(f.at(1)), constants.get(f.at(2)), steps_of(f)
@@ -549,7 +549,7 @@ def of_one_bit(f: Fused) -> Iterator[onnx.NodeProto]:
     """)
 
 
-def of_stored(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
+def expand_qonnx(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterator[onnx.NodeProto]:
     """Expand a node of QONNX; other nodes are kept. Raises EdgebuildError for unsupported parameters.
 
     QKeras, FINN and Brevitas write QONNX, which stores integers of few bits as dequantised floats. The meaning is that
@@ -559,4 +559,4 @@ def of_stored(node: onnx.NodeProto, graph: onnx.GraphProto, file: str) -> Iterat
     yield from [node] if form is None else form(Fused(node, graph, file))
 
 
-FORMS = {"Quant": of_few_bits, "BipolarQuant": of_one_bit}
+FORMS = {"Quant": expand_quant, "BipolarQuant": of_one_bit}

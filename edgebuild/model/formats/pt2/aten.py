@@ -550,8 +550,8 @@ def _check_operator(node: Node) -> None:
 def _read_node(node: Node) -> None:
     assert isinstance(node, AtenNode)
     for name in node.inputs:
-        if name in node.builder.unmade or name not in node.builder.tensors:
-            raise node.builder.unmade.get(name) or node.error(f"reads '{name}', which nothing computes")
+        if name in node.builder.unsupported_results or name not in node.builder.tensors:
+            raise node.builder.unsupported_results.get(name) or node.error(f"reads '{name}', which nothing computes")
     read, first = [node.builder.tensors[name] for name in node.inputs], len(node.builder.ops)
     constant, shape = all(t.constant and t.quant is None for t in read), node.output_type()[1]
     if constant and prod(shape) > MOST_COMPUTED:

@@ -222,7 +222,7 @@ class _Reader:
             try:
                 _check(ops.result_shape(op, graph) == graph.result(op).shape, "its operands give another shape")
                 problem = check_limits(ops.SPECS[op.kind], op, graph)
-                _ask(op, graph)
+                _check_attributes(op, graph)
             except BROKEN as error:
                 text = f"operands or attributes that '{op.kind}' does not have: {visible(str(error))}"
                 raise self.wrong(text, number=number) from None
@@ -235,7 +235,7 @@ class _Reader:
         return graph
 
 
-def _ask(op: Op, graph: Graph) -> None:
+def _check_attributes(op: Op, graph: Graph) -> None:
     """Create the op's kernel, which reads all attributes. Raises one of BROKEN for missing or wrong ones."""
     make = ops.SPECS[op.kind].kernel
     try:

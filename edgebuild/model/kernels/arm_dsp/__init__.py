@@ -35,7 +35,7 @@ def mul(layer: KernelLayer) -> Kernel | None:
     scalars |= {"y_zero": zero_of(y), "y_mul": 2 * factor.mantissa - 2**32, "y_shift": -(2 ** (32 + factor.shift))}
     shape = {**k.shape, "linear": False, "unroll": False, "ends": "eb_scale_signed"}
     turn = 1 if "mve" in layer.form.core else 2  # instructions of a loop's end
-    cost = 20.0 + (10 + turn - 2 * elementwise.of_one(k.shape)) * int(str(k.shape["N"]))
+    cost = 20.0 + (10 + turn - 2 * elementwise.has_single_element(k.shape)) * int(str(k.shape["N"]))
     return replace(k, shape=shape, scalars=scalars, variant="dsp products", estimate=cost)
 
 

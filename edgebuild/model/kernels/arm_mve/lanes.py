@@ -242,7 +242,7 @@ def plus(to: str, source: str, number: int, over: str = "r0") -> list[str]:
 
 
 @dataclass(frozen=True)
-class Own:
+class LayerFunction:
     """The function of one layer, with its sizes as constants: two pixels at a time, by groups of four channels.
 
     `full` channels, `taps` bytes under each pixel, pixels `advance` apart, their results `beside`, `group` bytes of

@@ -385,7 +385,7 @@ def _convolution(
         return None
     if own:
         two = lanes.pairs(taps.shape[1], shape["advance"], 7 + (step >= 128) + 4 * how.endswith("_clamped"))
-        shape["pairs"] = lanes.Own(two, k // 4 * 4, taps.shape[1], bytes_, how, step, shape["advance"])
+        shape["pairs"] = lanes.LayerFunction(two, k // 4 * 4, taps.shape[1], bytes_, how, step, shape["advance"])
     shape |= {
         "own": own, "finish": how, "taps": taps.shape[1], "step": packed.shape[1], "beside": step,
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
@@ -427,7 +427,7 @@ def _columns(s: Sums, pixels: int) -> dict[str, Any]:
 CALL, GENERAL, COPIED = 14, 40, 4
 
 
-def _products(s: Sums, pixels: int, taps: int, own: lanes.Own | None) -> float:
+def _products(s: Sums, pixels: int, taps: int, own: lanes.LayerFunction | None) -> float:
     """Instructions for a line of pixels: of the layer's own function, and of those that layers share."""
     turns = {"sixteens": taps // LANES, "rest": int(taps % LANES > 0)}
     k, whole, last = s.out[2], s.out[2] // 4, s.out[2] % 4 > 0

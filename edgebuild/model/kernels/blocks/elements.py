@@ -32,7 +32,7 @@ def along_cycles(layer: KernelLayer) -> Kernel | None:
     """Transpose in place, without divisions on cores where these are calls of the compiler's library."""
     if not layer.form.over:
         return None
-    return moves.over_itself(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
+    return moves.in_place_transpose(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
 
 
 def in_blocks(layer: KernelLayer) -> Kernel | None:

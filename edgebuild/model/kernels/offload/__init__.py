@@ -246,7 +246,7 @@ def called(layer: KernelLayer) -> list[Kernel]:
         return []
     jobs = [(e, job_of(layer.op, layer.graph, e, layer.sums)) for e in layer.form.engines]
     return [
-        replace(_call(j, e), estimate=PER_CALL + e.cycles_for(j.pattern)(sizes(j)) / layer.form.per_cost)
+        replace(_call(j, e), estimate=PER_CALL + e.cycles_for(j.pattern)(sizes(j)) / layer.form.cycles_per_instruction)
         for e, j in jobs
         if isinstance(j, Job)
     ]

@@ -249,7 +249,10 @@ def layer_of_op(
     result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, channel, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
-    each, call = form.per_cost * max(kernel.cost or PER_TURN * points, 1.0) / points, form.per_cost * PER_CALL
+    each, call = (
+        form.cycles_per_instruction * max(kernel.cost or PER_TURN * points, 1.0) / points,
+        form.cycles_per_instruction * PER_CALL,
+    )
     cores = min(target.cores, MOST)
     alone = call + points * each
     layer = TiledLayer(
@@ -356,7 +359,7 @@ def engine_layer(
 
     rows = (axes["OY"], axes["FY"]) if "OY" in axes and "FY" in axes else None
     units = {axes[letter]: n for letter, n in engine.array.items() if letter in axes}
-    compute = Compute(cycles, form.per_cost * PER_CALL, rows)
+    compute = Compute(cycles, form.cycles_per_instruction * PER_CALL, rows)
     power = power_of(target, engine, layer.nest.mac_count, least)
     return replace(layer, operands=tuple(operands), compute=compute, units=units, cores=1, estimated=False, power=power)
 

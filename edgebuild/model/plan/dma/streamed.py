@@ -363,7 +363,7 @@ class Streamer:
                 whole, work = work, max(share.kernel.cost or column * share.width for share in parts)
                 parts = None if work >= whole else parts
                 work = min(work, whole)
-            cycles = form.per_cost * (work + PER_ROW_CALL) + (HANDOVER if self.cores > 1 else 0)
+            cycles = form.cycles_per_instruction * (work + PER_ROW_CALL) + (HANDOVER if self.cores > 1 else 0)
             self._row_kernels[key] = form, parts or (Share(kernel_of(op, graph, form)),), cycles
         return self._row_kernels[key]
 

@@ -367,7 +367,7 @@ class Tiles:
         self.figures = cost(layer, mapped)
         self.promised = self.figures.compute
         if layer.estimated and all(k.estimate for row in self.kernels for k in row):
-            work = self.form.per_cost * sum(max(k.cost for k in row) for row in self.kernels)
+            work = self.form.cycles_per_instruction * sum(max(k.cost for k in row) for row in self.kernels)
             self.figures = replace(self.figures, compute=work + layer.compute.call * len(self.turns))
 
     def build(self) -> MappedOp:
