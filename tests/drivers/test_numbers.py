@@ -105,7 +105,7 @@ def test_constant_elements_become_one_beside_a_variable_one(tmp_path: Path) -> N
     int both(int n) { g->MODER[2] = 1; g->MODER[n] = 3; g->MODER[3] = 2; return g->IDR; }"""
     text = compiled(tmp_path, source, PORT)
     assert "HAL_WRITE_G_MODER_5_MODER_6(g, 1, 1)" in text.replace("MODER_6_MODER_5", "MODER_5_MODER_6")
-    assert text.count("HAL_WRITE_G_MODER(g, n, ") == 2 and "HAL_WRITE_G_MODER_2(g, 1)" in text
+    assert text.count("HAL_WRITE_G_MODER(g, (unsigned int)n, ") == 2 and "HAL_WRITE_G_MODER_2(g, 1)" in text
 
 
 def test_a_wait_ends_a_sequence(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 def test_name_that_is_too_long(model: str, capsys: Capture) -> None:
     said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
-    assert "cannot write it: File name too long" in said and not list(Path("out").iterdir())
+    assert "cannot write it: File name too long" in said and not Path("out").exists()
 
 
 @pytest.mark.parametrize("command", ["inspect {} --after import -o out/bench.txt", "bench {} --targets host -o out"])
