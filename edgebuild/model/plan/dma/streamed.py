@@ -286,10 +286,8 @@ class Streamer:
         forms = tuple(form for form, _, _ in chosen)
         within = replace(seen, rings=inner)
         section = Section(trace.run, within, results, forms, within_bytes, reads=operands, spans=spans)
-        absolute = tuple(
-            tuple(tuple(b + offset for offset in part) for part in offsets)
-            for b, offsets in zip(block_at, inside, strict=True)
-        )
+        begins = zip(block_at, inside, strict=True)
+        absolute = tuple(tuple(tuple(b + at for at in part) for part in offsets) for b, offsets in begins)
         calls_ = [trace.calls(number) for number in range(len(trace.run))]
         compute = sum(n * cycles for n, (_, _, cycles) in zip(calls_, chosen, strict=True))
         cost = self._cost(compute, sum(calls_), blocks, streams)
