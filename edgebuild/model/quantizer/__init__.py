@@ -55,20 +55,20 @@ Ranges = dict[str, tuple[float, float]]  # by name of a tensor
 METHODS = ("minmax", "percentile", "entropy", "mse")
 PERCENTILE = 99.99  # per cent of the values that the range covers
 BINS = 2048
-CHUNK = 16  # samples of which all activations are in memory at once
-FAR = 1e30  # from which on a number is a mask's; below it differences and their squares still fit
-EXPONENTS = 1000.0  # below minus this the exponential is 0, so that a softmax has a mask before it
-WHOLE = (-np.inf, np.inf)  # range of a tensor that no scale fits
+CHUNK = 16  # samples whose activations are all in memory at once
+FAR = 1e30  # larger numbers are masks; differences of smaller ones, and their squares, are finite
+EXPONENTS = 1000.0  # a softmax gives 0 for operands this far below 0: they are masks
+WHOLE = (-np.inf, np.inf)  # range of a tensor with a mask, which no scale fits
 STEPS = 255  # of an int8 scale
 DOUBTFUL = 0.5  # accuracy of the float network below which a warning doubts the scaling of the samples
 SHARES = np.linspace(0.2, 1, 81)  # shares of the whole range that the mse method tries
 
 
 def ranges(model: onnx.ModelProto, rows: Sequence[Row], method: str) -> Ranges:
-    """The range of each activation by one of METHODS. That of one with a mask is WHOLE: see `_masked`.
+    """The range of each activation by one of METHODS; WHOLE for tensors with a mask (`_masked`).
 
-    minmax, percentile and entropy are onnxruntime's. mse takes the share of the whole range with the least square
-    error of rounding and clipping, after the histogram of values. Raises EdgebuildError if no layer has finite ones.
+    minmax, percentile and entropy are onnxruntime's. mse chooses the share of the whole range with the least squared
+    error of rounding and clipping, from the histogram of values. Raises EdgebuildError if masks touch every layer.
     """
     whole = _calibrated(model, rows, "minmax")
     masked = dict.fromkeys(_masked(model, whole), WHOLE)
@@ -159,8 +159,8 @@ def quantised(
 ) -> onnx.ModelProto:
     """The network with QuantizeLinear and DequantizeLinear around its operators.
 
-    `names`: layers that stay in float, or whose activations are int16. `ranges`: of every activation. What reads or
-    makes one with a mask stays in float.
+    `names`: layers that are `wide`: in float, or with int16 activations. `ranges`: of every activation. Operators that
+    read or compute a tensor with a mask stay in float.
     """
     from onnxruntime.quantization import CalibrationMethod, QDQQuantizer, QuantType
     from onnxruntime.quantization.calibrate import TensorsData

@@ -249,10 +249,8 @@ def layer_of_op(
     result = Operand(y.name, out, y.shape, ITEM_BYTES[y.dtype], near.name, channel, True)
     operands.append(replace(result, held=y.name in held))
     points = prod(nest.extents.values())
-    each, call = (
-        form.cycles_per_instruction * max(kernel.cost or PER_TURN * points, 1.0) / points,
-        form.cycles_per_instruction * PER_CALL,
-    )
+    each = form.cycles_per_instruction * max(kernel.cost or PER_TURN * points, 1.0) / points
+    call = form.cycles_per_instruction * PER_CALL
     cores = min(target.cores, MOST)
     alone = call + points * each
     layer = TiledLayer(
