@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2f6db3", "#f0a030", "#3f8f4f", "#b05fa8", "#d9534f", "#4fa8a0", "#8a6a52", "#e3c93c")
 LETTER = 6.4  # pixels of a letter of ten pixels, at most on average
-ACCENT = "accent"
 
 
 @dataclass(frozen=True)
