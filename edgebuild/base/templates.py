@@ -137,7 +137,7 @@ def at_row(text: str, ring: int, only: str = "") -> str:
 
 
 def row_at(row: str, s: Any, size: object = None, base: str = "x") -> str:
-    """C for the address of a row of the operand, by the letters of `spatial.rolled`. See `Form.separate`.
+    """C for the address of a row of the operand, by the values of `spatial.rolled`. See `Form.separate`.
 
     `size`: elements of a row; default: W * C.
     """

@@ -78,7 +78,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Register:
-    """`count` registers, `stride` bytes apart. One wider than the bus is several words, the lowest first."""
+    """`count` registers at steps of `stride` bytes. One wider than the bus is several words, the lowest first."""
 
     name: str
     offset: int

@@ -135,7 +135,7 @@ class RegisterMap:
 
 @dataclass(frozen=True)
 class Member:
-    """A register or a cluster below a scope, or an array of `count` equal ones, `stride` bytes apart (0: no array).
+    """A register or a cluster below a scope, or an array of `count` equal ones at steps of `stride` bytes (0: none).
 
     `content`: the register, or the cluster's registers, named without an array's index, at offsets in the member.
     """

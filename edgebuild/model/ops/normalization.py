@@ -246,7 +246,7 @@ def log_softmax_reference(op: Op, graph: Graph, x: Array) -> Array:
 def log_from_one(raw: int) -> int:
     """log(x) in Q5.26 for x >= 1 in Q12.19 (log_x_for_x_greater_than_or_equal_to_1_impl of TFLite's common.h).
 
-    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). Of two choices of n, half a power apart, one satisfies
+    x is 2^n r, with r within a factor of 2^(1/4) of 2^(-1/4). One of two choices of n satisfies
     this. log(r) is a quotient of polynomials.
     """
     multiply = fixedpoint.multiply

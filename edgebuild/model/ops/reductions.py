@@ -419,7 +419,7 @@ def topk_reference(op: Op, graph: Graph, x: Array) -> Array:
 
 
 def line_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
-    """The kernel for lines of `N` elements, `inner` apart; `sign` compares a candidate with the best so far."""
+    """The kernel for lines of `N` elements at steps of `inner`; `sign` compares a candidate with the best so far."""
     (x,), axis = graph.operands(op), op.attrs["axis"]
     sign = ">" if op.attrs["largest"] else "<"
     shape: dict[str, Any] = {

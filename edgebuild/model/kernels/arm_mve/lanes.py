@@ -207,7 +207,7 @@ class Pairs:
 
 
 def pairs(taps: int, advance: int, steps: int) -> Pairs:
-    """The loops for `taps` and for `steps` of storing. Pixels `advance` bytes apart share a pointer if near."""
+    """The loops for `taps` and for `steps` of storing. Pixels at steps of `advance` bytes share a pointer if near."""
     sizes = [LANES] * (taps // LANES) + [taps % LANES] * (taps % LANES > 0)
     n, whole = len(sizes), taps // LANES
     turns = (whole - 5) // 4 if whole > 13 else 0
@@ -245,8 +245,8 @@ def plus(to: str, source: str, number: int, over: str = "r0") -> list[str]:
 class LayerFunction:
     """The function of one layer, with its sizes as constants: two pixels at a time, by groups of four channels.
 
-    `full` channels, `taps` bytes under each pixel, pixels `advance` apart, their results `beside`, `group` bytes of
-    weights of four channels. Loads alternate with products, so that both units work at once. The sums of a pair are
+    `full` channels, `taps` bytes under each pixel, pixels at steps of `advance`, results of `beside`, `group` bytes
+    of weights of four channels. Loads alternate with products, so that both units work at once. The sums of a pair are
     rescaled between the products of the next pair. A group of four channels is computed for all pixels, so its
     multipliers and shifts stay in registers.
     """

@@ -30,7 +30,7 @@ HALVES = "0x20001"  # for shuffles: the upper half of one word below the lower h
 
 @dataclass(frozen=True)
 class Windows:
-    """The function for windows of channels whose rows are `pitch` bytes apart; `tail`: windows of a row after groups.
+    """The function for windows of channels with rows of `pitch` bytes; `tail`: windows of a row after groups.
 
     `started`: sums have start values, because their rounding depends on their sign.
     """

@@ -243,7 +243,7 @@ REACH = 2047  # largest offset of a load, in bytes
 
 @dataclass(frozen=True)
 class Dot:
-    """A micro-kernel. Words of pixels are `spacing` bytes apart, and words of a pixel `step`.
+    """A micro-kernel. Words of pixels lie at steps of `spacing` bytes, those of one pixel at `step`.
 
     `rows`: a list has the begins of a window's rows; else a window is one row. `started`: sums have start values; else
     these are part of the rounding, and the first word of one row, which has at least two, begins the sums. `product`:
