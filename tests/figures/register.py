@@ -418,7 +418,7 @@ def checks() -> list[Check]:
                  lambda: (bench("distribute")["brute"]["equal"], bench("distribute")["brute"]["networks"])),
         Sentence("docs/distribute.md", r"16 devices, proved \| ([\d.]+) s",
                  lambda: [bench("distribute")["exact"]["cpu_s"]], tolerance=TIMES),
-        Sentence("docs/distribute.md", r"at most ([\d.]+) % apart", lambda: [furthest_time()]),
+        Sentence("docs/distribute.md", r"they differ by at most ([\d.]+) %", lambda: [furthest_time()]),
         Sentence("docs/distribute.md", r"and sends ([\d,]+) bytes point to point",
                  lambda: devices_of_four(small, 1)[:1]),
         Sentence("docs/tutorial.md", r"arena bytes +([\d,]+)\n +stack bytes +([\d,]+)\n +flash bytes +([\d,]+)\n"
