@@ -33,7 +33,7 @@ KINDS = ("depthwise", "conv", "pointwise", "grouped", "dense")
 FORMS = ("int8", "int8", "int8", "int16", "float32")  # as often as they are drawn
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48, 64, 96, 127, 128, 257)
 WORST, CLIFF = 10, 1.6
-LEAST, MOST = 5_000, 400_000  # multiply-accumulates: calls do not count for much, and simulators end soon
+MIN_MACS, MAX_MACS = 5_000, 400_000  # multiply-accumulates: calls do not count for much, and simulators end soon
 ONE_PRODUCT = (15, 26, 1)  # the image of a layer whose results are one product each
 
 
@@ -98,7 +98,7 @@ def draw(rng: np.random.Generator) -> Drawn:
             groups = pick((2, 3, 4))
             c, k = c * groups, k * groups
         row = Drawn(kind, form, (*size, c), k, window, stride, dilation if stride == 1 else (1, 1), groups)
-        if LEAST <= row.macs <= MOST and max(c, k) <= 257 and not row.sees_padding_alone:
+        if MIN_MACS <= row.macs <= MAX_MACS and max(c, k) <= 257 and not row.sees_padding_alone:
             return row
 
 

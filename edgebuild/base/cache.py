@@ -41,8 +41,8 @@ LIST, SEAL, WARNINGS, ANSWER, SECRET = "digests", "seal", "warnings", "answer.js
 ROOM, ENTRY = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{62}")
 ASIDE = re.compile(r"\.([0-9a-f]{62})\.\d+\.\d+")  # an unfinished entry, possibly of a killed process
 LOCK = re.compile(r"\.[0-9a-f]{62}\.lock")
-MOST = 1 << 30  # most bytes of a product that is read from the cache
-BOUND = 1 << 30  # default limit of all entries in bytes
+MAX_BYTES = 1 << 30  # most bytes of a product that is read from the cache
+DEFAULT_BOUND = 1 << 30  # default limit of all entries in bytes
 
 
 def folder() -> Path | None:
@@ -123,7 +123,7 @@ def _fetched(top: int, name: str, outputs: Sequence[str]) -> dict[str, bytes] | 
     listed = "\n".join([name, *(f"{digest} {file}" for file, digest in digests.items()), ""]).encode()
     sizes, data = {file: size for file, _, size in result.files}, dict[str, bytes]()
     is_ours = tuple(digests) == tuple(outputs) and hmac.compare_digest(result.seal, _seal(listed))
-    for file, digest in digests.items() if is_ours and max(sizes.values(), default=0) <= MOST else ():
+    for file, digest in digests.items() if is_ours and max(sizes.values(), default=0) <= MAX_BYTES else ():
         content = remote.blob(digest, sizes[file])
         if content is None or _digest(content) != digest:
             break
@@ -298,7 +298,7 @@ def clear() -> Content | None:
 def bound() -> int:
     """The limit of all entries in bytes: $EDGEBUILD_CACHE_SIZE, such as 500M, or the default."""
     text = os.environ.get("EDGEBUILD_CACHE_SIZE")
-    return parse_size("EDGEBUILD_CACHE_SIZE", text) if text else BOUND
+    return parse_size("EDGEBUILD_CACHE_SIZE", text) if text else DEFAULT_BOUND
 
 
 def _trim(top: int) -> None:
@@ -346,7 +346,7 @@ def _listed(room: int, name: str, key: str) -> list[str] | None:
     """The files that an entry of this key lists; None if it is no valid entry."""
     try:
         with private.inside(room, name) as entry:
-            first, *lines, end = private.read(entry, LIST, MOST).decode("ascii").split("\n")
+            first, *lines, end = private.read(entry, LIST, MAX_BYTES).decode("ascii").split("\n")
     except (OSError, ValueError):
         return None
     files = [line[65:] for line in lines]
@@ -403,8 +403,8 @@ def _entry(room: int, name: str, key: str, outputs: Sequence[str]) -> dict[str, 
     """The files of an entry, if they match its list, and the list has this key and this user's seal; else None."""
     try:
         with private.inside(room, name) as entry:
-            data = {file: private.read(entry, file, MOST) for file in outputs}
-            listed, seal = private.read(entry, LIST, MOST), private.read(entry, SEAL, MOST)
+            data = {file: private.read(entry, file, MAX_BYTES) for file in outputs}
+            listed, seal = private.read(entry, LIST, MAX_BYTES), private.read(entry, SEAL, MAX_BYTES)
     except OSError:
         return None
     is_ours = listed == _list(key, data) and hmac.compare_digest(seal, _seal(listed))

@@ -141,22 +141,22 @@ def from_import(error: ImportError) -> EdgebuildError:
     return MissingTool(Diagnostic(f"a package does not load: {error}", hints=("install edgebuild again, with pip",)))
 
 
-MOST_GROUPS = 5  # most diagnostics for many nodes
+MAX_GROUPS = 5  # most diagnostics for many nodes
 
 
 def grouped(problems: Sequence[Diagnostic]) -> EdgebuildError:
-    """One error for many nodes: one diagnostic per operator and remedy, and at most `MOST_GROUPS` in all."""
+    """One error for many nodes: one diagnostic per operator and remedy, and at most `MAX_GROUPS` in all."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[Diagnostic]] = {}
     for p in problems:
         groups.setdefault((p.file, p.kind or p.node or p.text, p.hints), []).append(p)
     diagnostics = [replace(first, others=len(rest)) for first, *rest in groups.values()]
-    if len(diagnostics) <= MOST_GROUPS:
+    if len(diagnostics) <= MAX_GROUPS:
         return EdgebuildError(*diagnostics)
-    rest = diagnostics[MOST_GROUPS - 1 :]
+    rest = diagnostics[MAX_GROUPS - 1 :]
     kinds = ", ".join(dict.fromkeys(p.kind for p in rest if p.kind))
     count = sum(1 + p.others for p in rest)
     more = f"{count} more nodes are not supported: {kinds}" if kinds else f"{count} more errors"
-    return EdgebuildError(*diagnostics[: MOST_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
+    return EdgebuildError(*diagnostics[: MAX_GROUPS - 1], Diagnostic(shortened(more), file=rest[0].file))
 
 
 def shortened(text: str) -> str:
@@ -178,18 +178,18 @@ def fail(
     return EdgebuildError(Diagnostic(text, file, line, column, node, kind, tuple(hints)))
 
 
-LONGEST = 240  # characters of a line that are shown
+MAX_SHOWN = 240  # characters of a line that are shown
 
 
 def caret(line: str, column: int, length: int = 1) -> tuple[str, str]:
     """A line of a source, and below it a mark under `length` characters from `column`, which counts from 1.
 
-    A line of more than `LONGEST` characters is cut to those around the mark.
+    A line of more than `MAX_SHOWN` characters is cut to those around the mark.
     """
     line = line.rstrip("\r\n")
-    if len(line) > LONGEST:
-        first = max(0, min(column - 1 - LONGEST // 2, len(line) - LONGEST))
-        line, column = line[first : first + LONGEST], column - first
+    if len(line) > MAX_SHOWN:
+        first = max(0, min(column - 1 - MAX_SHOWN // 2, len(line) - MAX_SHOWN))
+        line, column = line[first : first + MAX_SHOWN], column - first
     pad = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
     return "  " + line, "  " + pad + "^" + "~" * (min(length, len(line) - len(pad)) - 1)
 

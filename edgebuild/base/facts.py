@@ -133,7 +133,7 @@ NAMED = object()  # marks a tuple that is written as a map from names to items
 _UNITS = {"": 1, "kHz": 1_000, "MHz": 1_000_000}
 HEX, DIGITS = "0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*", "[0-9]+(?:_[0-9]+)*"
 LARGEST = 2**64  # limit of addresses, sizes and frequencies
-MOST_DIGITS = 100  # longer numbers are refused without conversion
+MAX_DIGITS = 100  # longer numbers are refused without conversion
 _BINARY = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -273,7 +273,7 @@ def _scalar(kind: Any, node: Node, text: str) -> Any:
         return text
     if kind is bool and node.tag == "tag:yaml.org,2002:bool":
         return text.lower() in ("true", "yes", "on")
-    if (kind is int or kind is float) and len(text) <= MOST_DIGITS:
+    if (kind is int or kind is float) and len(text) <= MAX_DIGITS:
         if re.fullmatch(HEX, text):
             return _bounded(node, int(text, 16))
         match = re.fullmatch(rf"(-?(?:{DIGITS})?\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(|kHz|MHz)", text)
@@ -304,7 +304,7 @@ def size(node: Node) -> int:
     match = re.fullmatch(f"({HEX}|{DIGITS})([KMG]?)(?:i?B)?", node.value) if isinstance(node.value, str) else None
     if not match:
         raise wrong(node, f"expected a number{_instead_of(node)}", "such as 4096, 0x1000, 256K or 2M")
-    if len(match[1]) > MOST_DIGITS:
+    if len(match[1]) > MAX_DIGITS:
         raise wrong(node, "the number is too large: at most 2^64")
     return _bounded(node, int(match[1], 0 if match[1].startswith("0x") else 10) << _BINARY[match[2]])
 

@@ -21,7 +21,7 @@ from .progress import warn
 
 URL, WRITE = "EDGEBUILD_REMOTE_CACHE", "EDGEBUILD_REMOTE_CACHE_WRITE"
 SECONDS, WHOLE = 5.0, 60.0  # timeouts: without any data; for a whole blob
-MOST_RESULT = 1 << 20  # bytes of an ActionResult
+MAX_RESULT = 1 << 20  # bytes of an ActionResult
 PIECE = 1 << 20  # bytes
 MESSAGES = {  # fields: name, number, type
     "Digest": (("hash", 1, "TYPE_STRING"), ("size_bytes", 2, "TYPE_INT64")),
@@ -42,7 +42,7 @@ class Result:
 
 def result_of(key: str) -> Result | None:
     """The result of a key; None if there is none, or it is malformed."""
-    data = _read(f"ac/{key}", MOST_RESULT)
+    data = _read(f"ac/{key}", MAX_RESULT)
     return _parsed(data) if data is not None else None
 
 

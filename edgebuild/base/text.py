@@ -19,7 +19,7 @@ from zlib import crc32
 PLAIN = frozenset(string.ascii_letters + string.digits + " !\"#$%&'()+,-./:;<=>@[]^_`{|}~")  # without * ? and \
 WORD = frozenset(string.ascii_letters + string.digits + "_")
 SHOWN = ("L", "M", "N", "P", "S")  # Unicode's categories: letters, marks, numbers, punctuation, symbols
-LONGEST, LONGEST_WORD = 1000, 120  # most characters of a text in a comment, and of an identifier
+MAX_COMMENT, MAX_WORD = 1000, 120  # most characters of a text in a comment, and of an identifier
 COLUMNS = 120  # most columns of a line of C
 LICENCE = (  # lines at the top of generated files
     "SPDX-License-Identifier: 0BSD",
@@ -60,7 +60,7 @@ def comment(text: str) -> str:
     It has no backslash, which would splice lines, and no `?`, which would begin trigraphs. `*` is only admitted between
     blanks, as a sign of arithmetic.
     """
-    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    text = text if len(text) <= MAX_COMMENT else f"{text[:MAX_COMMENT]}..."
     if PLAIN.issuperset(text) or text == FILE:
         return text
     padded = f"_{text}_"
@@ -84,7 +84,7 @@ def _in_string(c: str) -> str:
 def identifier(text: str) -> str:
     """A similar C identifier, without a leading underscore; it may begin with a digit. Long ones end in a checksum."""
     word = "_".join("".join(c if c in WORD else " " for c in text).replace("_", " ").split()) or "tensor"
-    return word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 9]}_{crc32(word.encode()):08x}"
+    return word if len(word) <= MAX_WORD else f"{word[: MAX_WORD - 9]}_{crc32(word.encode()):08x}"
 
 
 def part(text: str) -> str:

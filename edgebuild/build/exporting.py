@@ -220,7 +220,7 @@ def _check_owner(path: Path, data: bytes, digest: str | None) -> None:
     raise fail(f"{text}, and does not replace it", file=str(path), hints=hints)
 
 
-MOST = 32  # elements of an output that are compared
+MAX_COMPARED = 32  # elements of an output that are compared
 FACTORS, SHIFT = (0x9E3779B1, 0x85EBCA6B), 15  # of the mixing, as in MurmurHash3, that fills the inputs
 CLASSES = 10  # limit of integer inputs that are no indices of a table
 SHARE = 1e-3  # tolerance of floats, as a share of the largest element: two C libraries differ by less
@@ -263,7 +263,7 @@ def _filled(t: Tensor, size: int) -> tuple[str, Array]:
 def _output(port: dict[str, Any], result: Array, whole: bool) -> dict[str, Any]:
     """The expected values of an output in C. `whole`: the model is integer-only, so its results are exact."""
     flat = np.ravel(result)
-    places = range(0, flat.size, -(-flat.size // MOST))
+    places = range(0, flat.size, -(-flat.size // MAX_COMPARED))
     real = flat.dtype.kind == "f"
     texts = {at: _literal(flat[at], real) for at in places if np.isfinite(flat[at])}
     rows = [f"{{{at}, {text}}}" for at, text in texts.items()]

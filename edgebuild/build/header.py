@@ -18,7 +18,7 @@ from ..model.surface import TFLITE_MARK, Interface, Ports, header, surface
 from . import stamp as stamps
 
 SUFFIX = ".header"
-MOST = 512 << 20  # most bytes of a model
+MAX_BYTES = 512 << 20  # most bytes of a model
 # Options on which the interface does not depend.
 IDLE = frozenset((
     "objective", "tile", "ram", "flash", "max_mac_overhead", "time_limit", "weights", "optimize", "portable",
@@ -85,7 +85,7 @@ def _target_file(name: str) -> str:
 
 
 def _ports(model: str) -> Ports | None:
-    if not os.path.isfile(model) or os.path.getsize(model) > MOST:
+    if not os.path.isfile(model) or os.path.getsize(model) > MAX_BYTES:
         return None
     data = _bytes(model)
     return surface(data) if data[4:8] == TFLITE_MARK or model.endswith(".onnx") else None

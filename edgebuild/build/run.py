@@ -261,7 +261,7 @@ def _clocks(request: ClockRequest) -> tuple[tuple[Artifact, ...], str]:
     return clock.clock_files(plan), clock.summary(request, plan)
 
 
-LEAST_FLASH = 1024  # least difference of flash in bytes that a hint mentions
+MIN_FLASH = 1024  # least difference of flash in bytes that a hint mentions
 
 
 def summary(artifacts: Sequence[Artifact]) -> str:
@@ -331,7 +331,7 @@ def _against(now: dict[str, Any], cut: dict[str, Any]) -> str:
     """Relative cost of another cut against the plan's, and the difference of flash in bytes."""
     more = _share_words(cut["estimated_instructions"] / max(now["estimated_instructions"], 1) - 1, cut["time"] - 1)
     flash = cut["flash_bytes"] - now["flash_bytes"]
-    return f"{more}, {flash:+d} B of flash" if flash >= LEAST_FLASH else more
+    return f"{more}, {flash:+d} B of flash" if flash >= MIN_FLASH else more
 
 
 def _share_words(instructions: float, cycles: float) -> str:

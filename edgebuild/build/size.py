@@ -24,7 +24,7 @@ from .stack import Bound, Code
 REST = "rest"
 TOTAL = "total"
 KINDS = ("text", "data", "bss")
-MOST_NAMED = 4  # most parts or symbols that are listed
+MAX_NAMED = 4  # most parts or symbols that are listed
 
 
 @dataclass(frozen=True)
@@ -290,9 +290,9 @@ def growth(what: str, now: ProgramSizes, before: ProgramSizes) -> list[str]:
     else:
         rows = (
             _growth_by_name(what, now.parts, before.parts)
-            + _growth_by_name(what, now.symbols, before.symbols)[:MOST_NAMED]
+            + _growth_by_name(what, now.symbols, before.symbols)[:MAX_NAMED]
         )
-    return [f"{name} {more:+,} B" for name, more in sorted(rows, key=lambda r: -r[1])[: 2 * MOST_NAMED] if more > 0]
+    return [f"{name} {more:+,} B" for name, more in sorted(rows, key=lambda r: -r[1])[: 2 * MAX_NAMED] if more > 0]
 
 
 def _growth_by_name(what: str, now: Mapping[str, Sizes], before: Mapping[str, Sizes]) -> list[tuple[str, int]]:

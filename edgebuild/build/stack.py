@@ -222,9 +222,9 @@ MACHINES = {
 }
 
 
-MOST_VISITS = 64  # visits of an instruction, each with a deeper stack, before the stack counts as growing in a loop
+MAX_VISITS = 64  # visits of an instruction, each with a deeper stack, before the stack counts as growing in a loop
 LOOK_BACK = 12  # instructions before a sum that are searched for the value of its register
-MOST_REASONS = 4
+MAX_REASONS = 4
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class Code:
                 inner = self._bound(callee, left_out, (*above, start))
                 deepest = max(deepest, depth + inner.bytes)
                 reasons |= dict.fromkeys(inner.reasons)
-        return Bound(deepest, tuple(reasons)[:MOST_REASONS])
+        return Bound(deepest, tuple(reasons)[:MAX_REASONS])
 
     def _bound(self, start: int, left_out: Collection[int], above: tuple[int, ...]) -> Bound:
         if start in above:
@@ -432,7 +432,7 @@ class _Flow:
         if line is None:
             return
         self._visits[at] += 1
-        if self._visits[at] > MOST_VISITS:
+        if self._visits[at] > MAX_VISITS:
             self._unknown(f"lowers the stack {UNSURE[1]}")
             return
         depth = self._after(at, line)

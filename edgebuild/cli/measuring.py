@@ -501,12 +501,12 @@ def _over_budget(
 
 
 def _largest(what: str, sizes: ProgramSizes) -> str:
-    from ..build.size import MOST_NAMED, TOTAL
+    from ..build.size import MAX_NAMED, TOTAL
 
     bytes_of = {n: b.bytes for n, b in sizes.stacks.items() if n != TOTAL}
     if what != "stack":
         bytes_of = {name: getattr(part, what) for name, part in sizes.parts.items()}
-    largest = sorted(bytes_of.items(), key=lambda part: -part[1])[:MOST_NAMED]
+    largest = sorted(bytes_of.items(), key=lambda part: -part[1])[:MAX_NAMED]
     return f"largest: {', '.join(f'{name} {size:,} B' for name, size in largest)}"
 
 

@@ -20,7 +20,7 @@ from ..base.request import ModelRequest
 from ..base.target import load_target
 
 FOLDER, FILE = "tuned", re.compile(r"[0-9a-f]{16}\.json")
-MOST = 1 << 20  # bytes of a file
+MAX_BYTES = 1 << 20  # bytes of a file
 
 
 def with_choices(request: ModelRequest) -> ModelRequest:
@@ -81,7 +81,7 @@ def _stored_choices(name: str) -> bytes | None:
             if top is None:
                 return None
             with private.inside(top, FOLDER) as tuned:
-                return private.read(tuned, name, MOST)
+                return private.read(tuned, name, MAX_BYTES)
     except OSError:
         return None
 

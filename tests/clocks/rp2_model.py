@@ -18,7 +18,7 @@ NEVER = float("inf")
 ROSC_MHZ = 6.5
 DELAY_US = 6000.0  # of the crystal's counter; tests do not wait for it
 LOCK_US, RESET_US = 60.0, 100.0
-MOST_MHZ = {"rp2040": 133.0, "rp2350": 150.0}
+MAX_MHZ = {"rp2040": 133.0, "rp2350": 150.0}
 ENABLED, RANGE = 0xFAB, 0xAA0  # of XOSC_CTRL
 POWER = ("PD", "VCOPD", "POSTDIVPD")
 READ_ONLY = {"RESETS_RESET_DONE", "CLK_REF_SELECTED", "CLK_SYS_SELECTED", "XOSC_STATUS"}
@@ -31,7 +31,7 @@ class Rp2Model:
         rows = HEADERS[plan.tree.device]["registers"]
         self.fields: dict[str, dict[str, list[int]]] = {name: fields for name, (_, fields) in rows.items()}
         self.names: dict[int, str] = {address: name for name, (address, _) in rows.items()}
-        self.crystal_mhz, self.most = plan.base_hz / 1e6, MOST_MHZ[plan.tree.device]
+        self.crystal_mhz, self.most = plan.base_hz / 1e6, MAX_MHZ[plan.tree.device]
         self.values = dict.fromkeys(rows, 0)
         self.now, self.accesses = 0.0, 0
         self.reset_at = self.xosc_at = self.lock_at = NEVER

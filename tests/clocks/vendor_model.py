@@ -23,7 +23,7 @@ from tests.clocks.register_model import (
     RegisterModel,
     Violation,
 )
-from tests.clocks.rp2_model import MOST_MHZ, Rp2Model
+from tests.clocks.rp2_model import MAX_MHZ, Rp2Model
 from tests.clocks.small_models import SMALL, SmallModel
 
 HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
@@ -535,7 +535,7 @@ def model_of(plan: ClockPlan, regulator_us: float) -> RegisterModel | VendorMode
     """The model of the plan's chip after reset. `regulator_us`: until a new voltage is there."""
     if plan.tree.device in SMALL:
         return SMALL[plan.tree.device](plan)
-    if plan.tree.device in MOST_MHZ:
+    if plan.tree.device in MAX_MHZ:
         return Rp2Model(plan)
     if plan.tree.device in CHIPS:
         return VendorModel(plan, regulator_us)

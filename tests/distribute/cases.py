@@ -8,7 +8,7 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.model.cluster.terms import network_of
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Array, Graph
-from edgebuild.model.plan.distribute.by_name import INFINITY, MIXED, MOST_OPTIONS
+from edgebuild.model.plan.distribute.by_name import INFINITY, MAX_OPTIONS, MIXED
 from edgebuild.model.plan.distribute.forms import Cluster, ClusterPlan, Device, DeviceLimits, Medium
 from edgebuild.model.plan.distribute.joint import Search
 from edgebuild.model.verify import cluster as together
@@ -48,7 +48,7 @@ def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
     if way in ("joint", "mixed"):
         limits = DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)
         search = Search(network, devices, limits, stages=way == "mixed" and n <= MIXED)
-        ways = search.graph(most=MOST_OPTIONS if search.stages else INFINITY)
+        ways = search.graph(most=MAX_OPTIONS if search.stages else INFINITY)
         return search.solved(ways)[0] if ways else None
     limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []

@@ -133,7 +133,7 @@ def test_cycles_with_guards_are_legal(end: str, tmp_path: Path) -> None:
 
 
 def test_headers_that_are_too_deep_or_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MOST", 400)
+    monkeypatch.setattr(sources, "MAX_HEADERS", 400)
     for n in range(250):
         (tmp_path / f"c{n}.h").write_text(f'#include "c{n + 1}.h"\nbfGroup G{n} {{ bit a; }};\n')
     for n in range(10):

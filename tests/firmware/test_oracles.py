@@ -21,7 +21,7 @@ from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Quant
 from edgebuild.model.verify import _intact_buffers, verify
 from edgebuild.model.verify.oracles import fit, reference
-from edgebuild.model.verify.rounding import MOST, RELATIVE, limit, near_file
+from edgebuild.model.verify.rounding import MAX_RELATIVE, RELATIVE, limit, near_file
 from edgebuild.model.verify.vectors import random_inputs
 from tests.fuzz.recipe import choice
 from tests.graphs.tflite_models import Draft, File
@@ -244,7 +244,7 @@ def test_rounding_of_a_sum_that_cancels_is_no_difference(tmp_path: Path) -> None
     assert difference > RELATIVE * 0.05, "no cancellation: the test shows nothing"
     assert equal
     equal, difference = cancelling(tmp_path / "net.onnx", 1e-5)
-    assert not equal and difference > MOST * 0.05
+    assert not equal and difference > MAX_RELATIVE * 0.05
 
 
 def test_rounding_of_a_mean_that_a_constant_cancels_is_no_difference(tmp_path: Path) -> None:

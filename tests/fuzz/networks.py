@@ -30,7 +30,7 @@ from .recipe import FORMS, Recipe, choice, draw, draw_beside
 
 WRITERS: dict[str, ModuleType] = {f: tflite_writer if f.startswith("tflite") else onnx_writer for f in FORMS}
 TILE = ("off", "auto", "rolling", "fdt", "ffmt")
-MAPS, LEAST_ROOM = ("layer", "auto", "dory"), 512  # bytes of the first level
+MAPS, MIN_ROOM = ("layer", "auto", "dory"), 512  # bytes of the first level
 NAMED = ("tile", "map", "optimize")  # options that are counted by their value
 VECTORS = 3
 RELATIVE = 1e-4  # of floats, to the largest value on the way: sums are added up in other orders
@@ -101,7 +101,7 @@ def moved(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
     if len(target.levels) < 2 or not target.dma:
         return
     s, first = choice(recipe.seed * len(FORMS) + FORMS.index(recipe.form)), target.levels[0]
-    room = min(first.size, max(LEAST_ROOM, int(arena * s.rng.uniform(0.1, 1.2))))
+    room = min(first.size, max(MIN_ROOM, int(arena * s.rng.uniform(0.1, 1.2))))
     way: Options = {"map": s.pick(*MAPS), **({"limit": f"{first.name}={room}"} if s.rng.random() < 0.8 else {})}
     when = s.pick("eager", "lazy", f"random:{recipe.seed % 1000}")
     yield {**way, **({"dma": when} if target.firmware is None else {})}

@@ -39,7 +39,7 @@ from tests.fuzz.tflite_writer import TfliteWriter
 from tests.fuzz.units import Result, networks
 from tests.graphs.tflite_models import schema
 
-MOST_NETWORKS = 2000  # that are drawn until every operator was among them
+MAX_NETWORKS = 2000  # that are drawn until every operator was among them
 BUILTIN = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 FIRST, HOST = 21, 2
 TARGETS = (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4), ("pulp-cluster", 5))
@@ -218,7 +218,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_every_operator_name_of_tflite_is_drawn() -> None:
     """In networks as the sweep draws them, of all types of activations together."""
     missing = set(TFLITE_READERS)
-    for seed in range(MOST_NETWORKS):
+    for seed in range(MAX_NETWORKS):
         for form in ("tflite", "tflite_float", "tflite_int16"):
             missing -= {_name(code) for code in written(TfliteWriter(drawn(form, seed))).file.codes}
         if not missing:
@@ -232,7 +232,7 @@ def test_every_operator_name_of_tflite_is_drawn() -> None:
 def test_every_operator_name_of_onnx_is_drawn() -> None:
     known = {name for name in ONNX_READERS if onnx.defs.has(name, OPSET)}
     missing = {name for name in known if not onnx.defs.get_schema(name, OPSET).deprecated} | {"LSTM", "GRU", "RNN"}
-    for seed in range(MOST_NETWORKS):
+    for seed in range(MAX_NETWORKS):
         missing -= {node.op_type for node in written(OnnxWriter(drawn("float", seed))).nodes}
         if not missing:
             return

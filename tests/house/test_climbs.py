@@ -22,7 +22,7 @@ from tests.house.test_floors import PACKAGE, files, imports, module
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 PLANNER = PACKAGE / "model" / "plan"
-MOST = 4
+MAX_CLIMBS = 4
 REQUESTS: dict[str, dict[str, Any]] = {
     "default": {},
     "ram": {"objective": "ram"},
@@ -84,7 +84,7 @@ def test_requests_go_down(name: str) -> None:
     options = REQUESTS[name]
     target = "stm32h743" if "map" in options else "mps2-an386"
     found = climbs(ModelRequest(DIGITS, "digits", target, **options), imported(), PLANNER)
-    assert len(found) <= MOST, found
+    assert len(found) <= MAX_CLIMBS, found
 
 
 def test_the_measure_finds_a_climb() -> None:
@@ -95,4 +95,4 @@ def test_the_measure_finds_a_climb() -> None:
     folders = {name: str(PACKAGE / "model" / name) for name in ("passes", "formats")}
     inside = {name: {c for c in plain if all(end.startswith(f) for end in c)} for name, f in folders.items()}
     assert not inside["passes"]
-    assert len(inside["formats"]) <= MOST, "a builder stands below the readers of nodes, and calls them"
+    assert len(inside["formats"]) <= MAX_CLIMBS, "a builder stands below the readers of nodes, and calls them"

@@ -411,7 +411,7 @@ def nested(levels: int, leaf: bool) -> bytes:
 def test_branches_in_branches_are_bounded(
     levels: int, text: str, leaf: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tflite_reader, "MOST_COPIES", 500)
+    monkeypatch.setattr(tflite_reader, "MAX_COPIES", 500)
     (tmp_path / "if.tflite").write_bytes(nested(levels, leaf))
     if text:
         with pytest.raises(EdgebuildError, match=text):

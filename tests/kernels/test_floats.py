@@ -63,7 +63,7 @@ def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exa
 @pytest.mark.parametrize("target, most", [("mps2-an386", 8), ("mps2-an386", 3), ("mps3-an547", 3)])
 def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of numbers of channels that blocks do not divide, of int8 weights, and of products of two operands."""
-    monkeypatch.setattr(floats, "MOST", most)
+    monkeypatch.setattr(floats, "MAX_SUMS", most)
     monkeypatch.setattr(kernels, "by_cost", preferring(IN_C))
     graphs = [g for kind in KINDS for g in [g for g in thrown(kind, 200) if of_floats(g, target, IN_C)][:12]]
     graphs = [with_int8_weights(g) if at % 3 == 2 else g for at, g in enumerate(graphs)]

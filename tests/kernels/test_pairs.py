@@ -16,7 +16,7 @@ from edgebuild.model import kernels
 from edgebuild.model.compile import compile_model
 from edgebuild.model.ir import Arithmetic, Array, Quant
 from edgebuild.model.kernels.blocks import pairs, two_in_one
-from edgebuild.model.kernels.blocks.pairs import MOST_WEIGHT, SIZES, groups, sizes
+from edgebuild.model.kernels.blocks.pairs import MAX_WEIGHT, SIZES, groups, sizes
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.verify import verify
 from tests.graphs.tflite_models import ACTIVATIONS, SAME, VALID, File, output_size
@@ -49,7 +49,7 @@ def test_groups(seed: int) -> None:
     assert sorted(tap for group in made for tap in group) == list(range(w.shape[1]))
     for group in made:
         assert len(group) in allowed
-        assert np.abs(w[:, group].astype(int)).sum(axis=1).max() <= MOST_WEIGHT
+        assert np.abs(w[:, group].astype(int)).sum(axis=1).max() <= MAX_WEIGHT
     assert [len(g) for g in made] == [size for size, count in sizes(made) for _ in range(count)]
     assert all(0 < count < 256 for _, count in sizes(made))
     assert len(groups(np.ones((3, 12), np.int8))) == 12 // max(SIZES)
@@ -175,7 +175,7 @@ def test_groups_of_any_size(tmp_path: Path) -> None:
     """RV32 enters a row of taps anywhere: layers whose groups have nearly all sizes up to the most."""
     file, entered = Layers(7), set[int]()
     for n in range(6):
-        heavy = np.concatenate([np.full(2 * size, MOST_WEIGHT // size) for (size,) in two_in_one.ANY])
+        heavy = np.concatenate([np.full(2 * size, MAX_WEIGHT // size) for (size,) in two_in_one.ANY])
         data = np.minimum(heavy, 127)[file.rng.permutation(len(heavy))] * file.rng.choice([-1, 1], (8 + n, len(heavy)))
         file.dense_of(data.astype(np.int8))
         made = pairs.grouped(

@@ -102,7 +102,7 @@ def test_pools_of_the_dsp_extension(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["microbit", "mps2-an386", "riscv-virt"])
 def test_rescaled_values_from_a_table(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of fewer elements than are worth it."""
-    monkeypatch.setattr(elements, "LEAST", 1)
+    monkeypatch.setattr(elements, "MIN_ELEMENTS", 1)
     graphs, form = [g for kind in ("clamp", "requantize") for g in integer(kind, 16)], form_of(load_target(target))
     taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "table"]
     assert len(taken) >= 12, len(taken)

@@ -22,7 +22,7 @@ from tests.mutants.hooks import marks, recorder
 MODULE = ""  # what is in no function runs when the module is imported: any of its functions tells who does
 FOLDER = "mutants-map"
 LONGEST_S = 420  # of one test: what takes longer hangs, and the rest of its file is left out
-MOST = 150  # tests of a fault: hundreds of cases of one test say little more
+MAX_TESTS = 150  # tests of a fault: hundreds of cases of one test say little more
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Map:
         for test, taken in self.tests.get(f"{file}:{function}", {}).items():
             groups[test.partition("[")[0]].append((taken, test))
         turns = zip_longest(*(sorted(group) for group in groups.values()))
-        return [test for turn in turns for _, test in sorted(filter(None, turn))][:MOST]
+        return [test for turn in turns for _, test in sorted(filter(None, turn))][:MAX_TESTS]
 
 
 def names(root: Path) -> list[str]:

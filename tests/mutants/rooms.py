@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from edgebuild.model import ops
 from tests.conftest import ROOT
 
-MOST_NAMING = 6  # tests: many import the registry or the compiler, and say little of it
+MAX_NAMING = 6  # tests: many import the registry or the compiler, and say little of it
 PLAIN_WORDS = 4  # letters of names that occur in any text
 COMMON_NAMES = ("helpers", "assembly", "report", "model", "harness", "shared", "check", "options", "cache", "target",
                 "select", "program", "names", "layers", "result", "values", "problem", "storage", "matrix", "hidden",
@@ -210,7 +210,7 @@ def naming(file: str, function: str) -> Iterator[str]:
         patterns += [rf"\b{stem}\b"]
     for pattern in patterns:
         names = [test for test, text in texts().items() if re.search(pattern, text)]
-        yield from names if len(names) <= MOST_NAMING else ()
+        yield from names if len(names) <= MAX_NAMING else ()
 
 
 def tests_of(room: Room, file: str, function: str) -> list[str]:

@@ -14,7 +14,7 @@ from edgebuild.model.ops.base import Form, check_limits
 from tests.graphs import KINDS, covering, described, edges, random_inputs
 from tests.ops.host import run_on_host
 
-MOST_GRAPHS = 16  # of a kind
+MAX_GRAPHS = 16  # of a kind
 VECTORS = 4
 
 
@@ -30,7 +30,7 @@ def test_every_kind_has_a_strategy() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_c_computes_what_the_reference_does(kind: str, tmp_path: Path) -> None:
     """int8 bit by bit, float to 1e-5 of the largest result."""
-    graphs = covering(kind, MOST_GRAPHS)
+    graphs = covering(kind, MAX_GRAPHS)
     for graph in graphs:
         verify(graph, ops.result_shape)
         assert check_limits(ops.SPECS[kind], graph.ops[0], graph) is None, dump(graph)

@@ -25,13 +25,13 @@ from tests.graphs.tflite_models import File
 from tests.ops.host import run_on_host
 from tests.ops.test_tflm import interpreted
 
-MOST = float(np.finfo(np.float32).max)
+MAX_FLOAT = float(np.finfo(np.float32).max)
 ENDS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -3.0, 5.5, 7.0, -7.0, 1e-40, -1e-40, 1e20, -1e20, 2e38, -2e38]
-SPECIAL = np.array([*ENDS, MOST, -MOST, np.inf, -np.inf, np.nan], np.float32)
+SPECIAL = np.array([*ENDS, MAX_FLOAT, -MAX_FLOAT, np.inf, -np.inf, np.nan], np.float32)
 LEFT, RIGHT = (np.ascontiguousarray(x.reshape(1, -1)) for x in np.meshgrid(SPECIAL, SPECIAL))
 ROWS = SPECIAL[(np.arange(len(SPECIAL))[:, None] + np.arange(3)) % len(SPECIAL)]  # three neighbours in each
 BOUNDS = [(0, None), (None, 6), (0, 6), (None, None), (2, -2), (-np.inf, 2), (-3, np.inf), (-np.inf, np.inf),
-          (np.inf, None), (None, -np.inf), (np.inf, np.inf), (0, MOST)]  # fmt: skip
+          (np.inf, None), (None, -np.inf), (np.inf, np.inf), (0, MAX_FLOAT)]  # fmt: skip
 
 
 def equal(mine: Array, theirs: Array, text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from edgebuild.cli import main
 
 TRAINING = Path(__file__).parents[2] / "sample_projects" / "digits" / "training" / "networks.py"
-MOST = 0.01  # share of the samples, or of the area under the curve, that int8 may lose
+MAX_LOSS = 0.01  # share of the samples, or of the area under the curve, that int8 may lose
 
 
 @pytest.mark.slow
@@ -31,4 +31,4 @@ def test_int8_loses_at_most_a_point(name: str, tmp_path: Path, capsys: pytest.Ca
     figures = json.loads(capsys.readouterr().out)
     kind = "auc" if name == "machine" else "accuracy"
     assert figures["equal"] and figures[f"reference_{kind}"] > 0.9
-    assert figures[f"reference_{kind}"] - figures[kind] <= MOST
+    assert figures[f"reference_{kind}"] - figures[kind] <= MAX_LOSS

@@ -107,8 +107,8 @@ def test_a_search_that_ends_early_has_cuts_of_all_parts(monkeypatch: pytest.Monk
     """Fewer calls find no better cut, and none at all leaves every op by itself. A streamed input ends no search."""
     graph, peaks = long(12), list[int]()
     planner = Planner(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386"))
-    for calls in (0, 3_000, cuts.MOST_CALLS):
-        monkeypatch.setattr(cuts, "MOST_CALLS", calls)
+    for calls in (0, 3_000, cuts.MAX_CALLS):
+        monkeypatch.setattr(cuts, "MAX_CALLS", calls)
         cutter = replace(planner.cutter)
         peaks.append(cutter.least_peak)
         assert any(s.run for s in cutter.cuts.within(0)) == (calls > 0)

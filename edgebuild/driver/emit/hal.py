@@ -46,13 +46,13 @@ def number(value: int, bits: int = 32) -> str:
     return f"0x{value:X}{'ull' if bits > 32 else 'u'}" if value > 9 else f"{value}{'ull' if bits > 32 else 'u'}"
 
 
-LONGEST = 60  # characters of a name
+MAX_NAME = 60  # characters of a name
 
 
 def named(*words: str) -> str:
     """The words as one name; a name that is too long is cut, and ends in a checksum of the whole."""
     whole = part("_".join(words))
-    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 9]}_{crc32(whole.encode()):08x}"
+    return whole if len(whole) <= MAX_NAME else f"{whole[: MAX_NAME - 9]}_{crc32(whole.encode()):08x}"
 
 
 Method = TypeVar("Method", bound=Callable[..., str])

@@ -484,7 +484,7 @@ def extend(path: Path, dialect: Dialect, shapes: Shapes, uses: Mapping[str, Uses
 NO_REPORT = "is not the report of a driver (NAME_report.json)"
 
 
-MOST_BYTES = 1 << 20  # size of the largest group that a report may have
+MAX_BYTES = 1 << 20  # size of the largest group that a report may have
 WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -512,7 +512,7 @@ def _check_old(name: str, old: Old, bus: Bus) -> None:
     numbers = [old.size, *(r[key] for r in old.registers for key in ("offset", "bits", "count", "stride"))]
     numbers += [n for m in old.members for n in (m["offset"], m["stride"], *m["count"])]
     numbers += [f[key] for f in fields for key in ("lsb", "width")]
-    if not all(map(WORD.fullmatch, words)) or not all(type(n) is int and 0 <= n <= MOST_BYTES for n in numbers):
+    if not all(map(WORD.fullmatch, words)) or not all(type(n) is int and 0 <= n <= MAX_BYTES for n in numbers):
         raise ValueError(name)
     occupied = [(m["offset"], m["offset"] + prod(m["count"]) * m["stride"]) for m in old.members]
     occupied = [(first, last) for first, last in occupied if first < last]

@@ -532,7 +532,7 @@ class _Search:
 #
 # functions: {set_gpio_pin_value: 50000, get_gpio_irq_status: 900}
 
-MOST = 10**9
+MAX_RUNS = 10**9
 
 
 @dataclass(frozen=True)
@@ -543,8 +543,8 @@ class Profile:
 
     def __post_init__(self) -> None:
         for name, count in self.functions.items():
-            if not 1 <= count <= MOST:
-                raise ValueError(f"'{name}' runs {count} times: from 1 to {MOST} are possible")
+            if not 1 <= count <= MAX_RUNS:
+                raise ValueError(f"'{name}' runs {count} times: from 1 to {MAX_RUNS} are possible")
 
 
 def read_profile(path: Path, cdfg: Cdfg) -> Mapping[str, int]:

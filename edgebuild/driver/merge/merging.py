@@ -205,7 +205,7 @@ def _next(f: Function, read: Region, write: Region) -> bool:
     )
 
 
-MOST = 6  # fields that one warning names
+MAX_NAMED = 6  # fields that one warning names
 
 
 def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnostic]]:
@@ -245,8 +245,8 @@ def hazards(cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic], list[Diagnost
     errors += (e for f in cdfg.functions.values() for e in _unreadable(f, merged))
     if guessed:
         at, names = next(iter(guessed.values())).where, sorted(guessed)
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-        text = f"what a write does to its neighbours is assumed of {', '.join(names[:MOST])}{more}; "
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        text = f"what a write does to its neighbours is assumed of {', '.join(names[:MAX_NAMED])}{more}; "
         text += "--overlay-template says what, and why"
         warnings.append(at.says(text, severity="warning"))
     return errors, warnings

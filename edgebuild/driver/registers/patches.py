@@ -116,8 +116,9 @@ def parse(text: str, file: str) -> Element:
     return stack[0].children[0]
 
 
-DEEP, MANY, PATTERNS, VALUES = 20, 4096, 256, 100_000  # limits: nesting; files; alternatives of a pattern; values
-MOST = 64  # bits of a field that is split
+MAX_DEPTH, MAX_FILES, MAX_VALUES = 20, 4096, 100_000  # of nested values and files
+MAX_PATTERNS = 256  # alternatives of a pattern
+MAX_BITS = 64  # bits of a field that is split
 READS = {"_read": "", "_RM": "modify", "_RS": "set", "_RC": "clear", "_RME": "modifyExternal"}
 WRITES = {
     "_write": "", "_WM": "modify", "_WS": "set", "_WC": "clear", "_W1S": "oneToSet", "_W0C": "zeroToClear",
@@ -193,8 +194,8 @@ def _parsed(node: Node, seen: list[int], depth: int = 0) -> Spec:
     from yaml.nodes import MappingNode, SequenceNode  # late: few descriptions are patches
 
     seen[0] += 1
-    if seen[0] > VALUES or depth > DEEP:
-        raise wrong(node, f"a patch has at most {VALUES} values, {DEEP} deep")
+    if seen[0] > MAX_VALUES or depth > MAX_DEPTH:
+        raise wrong(node, f"a patch has at most {MAX_VALUES} values, {MAX_DEPTH} deep")
     if isinstance(node, MappingNode):
         return Spec(node, map={k: _parsed(v, seen, depth + 1) for k, v in entries(node).items()})
     if isinstance(node, SequenceNode):
@@ -207,8 +208,8 @@ def _include(spec: Spec, path: Path, files: list[str], depth: int) -> set[Path]:
     inside = {p for _, each in spec.inner for p in _include(each, path, files, depth)}
     for name in spec.of("_include").names:
         file = Path(normpath(path.parent / name))
-        if depth > DEEP or len(files) > MANY:
-            raise spec.of("_include").wrong(f"more than {MANY} files, or {DEEP} that include one another")
+        if depth > MAX_DEPTH or len(files) > MAX_FILES:
+            raise spec.of("_include").wrong(f"more than {MAX_FILES} files, or {MAX_DEPTH} that include one another")
         if file not in inside:
             inside.add(file)
             _merge(spec, _loaded(file, files, depth + 1))
@@ -307,7 +308,7 @@ class Patcher:
         for key, each in spec.of("_split").rows:
             for f in self._fitting(holder, "field", [key or each.text], each):
                 lsb, width = self.bits(f)
-                if width > MOST:
+                if width > MAX_BITS:
                     raise each.wrong(f"a field of {width} bits is too long to be split")
                 name = each.of("name").text or f"{_name(f)}%s"
                 holder.children.remove(f)
@@ -457,7 +458,7 @@ def _name(e: Element) -> str:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return any(fnmatchcase(name, p) for p in islice(expanded(pattern.removeprefix("?~")), PATTERNS))
+    return any(fnmatchcase(name, p) for p in islice(expanded(pattern.removeprefix("?~")), MAX_PATTERNS))
 
 
 def _stripped(name: str, pattern: str, end: bool) -> str:

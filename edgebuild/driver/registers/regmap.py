@@ -293,7 +293,7 @@ class Finder:
 # SystemRDL: read through systemrdl-compiler, written as plain text.
 
 T = TypeVar("T")
-MANY = 1 << 16  # limit of registers, address maps, and elements of an array
+MAX_ELEMENTS = 1 << 16  # limit of registers, address maps, and elements of an array
 
 ONWRITE = {
     "woclr": "oneToClear",
@@ -363,20 +363,20 @@ def read_rdl(path: Path) -> RegisterMap:
 
 
 def _check_arrays(node: Any, path: Path) -> None:
-    """Raise EdgebuildError for an array with more than `MANY` elements, before they are created."""
+    """Raise EdgebuildError for an array with more than `MAX_ELEMENTS` elements, before they are created."""
     for child in node.children(unroll=False):
         dimensions = getattr(child.inst, "array_dimensions", None) or ()
-        if prod(dimensions) > MANY:
+        if prod(dimensions) > MAX_ELEMENTS:
             line = getattr(child.inst.inst_src_ref, "line", 0)
-            raise fail(f"'{child.inst_name}' has more than {MANY} elements", file=str(path), line=line)
+            raise fail(f"'{child.inst_name}' has more than {MAX_ELEMENTS} elements", file=str(path), line=line)
         _check_arrays(child, path)
 
 
 def _counted(parts: Iterator[T], what: str, path: Path) -> tuple[T, ...]:
-    """All parts. Raises EdgebuildError if there are more than `MANY`: a small file may declare any number."""
-    counted = tuple(islice(parts, MANY + 1))
-    if len(counted) > MANY:
-        raise fail(f"there are more than {MANY} {what}", file=str(path))
+    """All parts. Raises EdgebuildError if there are more than `MAX_ELEMENTS`: a small file may declare any number."""
+    counted = tuple(islice(parts, MAX_ELEMENTS + 1))
+    if len(counted) > MAX_ELEMENTS:
+        raise fail(f"there are more than {MAX_ELEMENTS} {what}", file=str(path))
     return counted
 
 

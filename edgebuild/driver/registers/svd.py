@@ -27,7 +27,7 @@ ONCE = {"w": "writeOnce", "rw": "read-writeOnce"}
 PARTS = ("cluster", "register", "field")
 READ_ACTIONS = ("clear", "set", "modify", "modifyExternal")
 POSITION = ("bitOffset", "bitWidth", "lsb", "msb", "bitRange")
-DEEP, MANY = 20, 1 << 16  # limits: chain of derivedFrom; elements of an array, and registers of a peripheral
+MAX_DEPTH, MAX_ELEMENTS = 20, 1 << 16  # of a chain of derivedFrom; of an array, and registers of a peripheral
 # A number as SVD defines it, or binary with 0b as vendors write it, and a unit (k is 1024).
 NUMBER = re.compile(r"\+?(?:0x([0-9a-f]{1,32})|(?:0b|#)([01x]{1,64})|([0-9]{1,20}))([kmgt]?)")
 UNITS = ("", "k", "m", "g", "t")
@@ -125,8 +125,8 @@ class _Reader:
                         self.mistakes.append((f"{self.block}.{name}", error))
                         info = RegisterInfo(name, offset, 32, (), scope)
                     self.registers_read += 1
-                    if self.registers_read > MANY:
-                        raise self.wrong(element, f"{self.block} has more than {MANY} registers")
+                    if self.registers_read > MAX_ELEMENTS:
+                        raise self.wrong(element, f"{self.block} has more than {MAX_ELEMENTS} registers")
                     yield replace(info, marks=(*marks, mark))
 
     def elements(self, element: Element) -> Iterator[tuple[str, int, int, str]]:
@@ -291,8 +291,8 @@ class _Reader:
             yield name, 0, 0, name
             return
         count, step = self.number(element, "dim"), self.number(element, "dimIncrement")
-        if count > MANY:
-            raise self.wrong(element.child("dim") or element, f"<dim> {count} is more than {MANY}")
+        if count > MAX_ELEMENTS:
+            raise self.wrong(element.child("dim") or element, f"<dim> {count} is more than {MAX_ELEMENTS}")
         words = self.indices(element, count)
         for i, word in enumerate(words):
             one, mark = (name.replace("[%s]", w).replace("%s", w) for w in (word, f"#{i}"))
@@ -322,7 +322,7 @@ class _Reader:
         parent = self.at_path(words, element.tag) if len(words) > 1 else None
         parent = parent or next((s for s in siblings if s.value("name") == words[-1]), None)
         parent = parent or next((s for s in siblings if self.has_element(s, words[-1])), None)
-        if parent is element or depth > DEEP:
+        if parent is element or depth > MAX_DEPTH:
             raise self.wrong(element, f"derivedFrom '{origin}': it is derived from itself")
         if parent is None:
             names = [s.value("name") or "" for s in siblings]

@@ -38,7 +38,7 @@ WORDS = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(?:include|include_next|import|embed)\b([^\n]*)$", re.M)
 INCLUDED = re.compile(r"""[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 MEMORY, SECONDS, WAIT = 512 << 20, 10, 60  # limits of that process: bytes, seconds of processor time and of wall time
-DEEP, NODES = 200, 500_000  # limits of the syntax tree: levels (Python's recursion), nodes of one source
+MAX_DEPTH, MAX_NODES = 200, 500_000  # limits of the syntax tree: levels (Python's recursion), nodes of one source
 
 
 def check_headers(files: Sequence[Path], folders: Sequence[Path]) -> None:
@@ -118,16 +118,16 @@ def check_bounded(file: Path, parse: Callable[[], object]) -> None:
 
 
 def check_tree(unit: clang.Unit) -> None:
-    """Raise EdgebuildError if the text's syntax tree has more than `DEEP` levels or `NODES` nodes."""
+    """Raise EdgebuildError if the text's syntax tree has more than `MAX_DEPTH` levels or `MAX_NODES` nodes."""
     level, nodes = [c for c in unit.top if unit.own(c)], 0
-    for _ in range(DEEP):
+    for _ in range(MAX_DEPTH):
         nodes += len(level)
-        if nodes > NODES:
-            text = f"more than {NODES:,} statements and expressions, with macros expanded"
+        if nodes > MAX_NODES:
+            text = f"more than {MAX_NODES:,} statements and expressions, with macros expanded"
             raise clang.error_at(level[-1], unit.text, text, "make several drivers of it")
         level = [below for c in level for below in clang.children(c)]
     if level:
-        raise clang.error_at(level[0], unit.text, f"statements and expressions nest more than {DEEP} levels here",
+        raise clang.error_at(level[0], unit.text, f"statements and expressions nest more than {MAX_DEPTH} levels here",
                              "split the expression, or write a function or a switch")  # fmt: skip
 
 
@@ -431,7 +431,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re
 DIALECT = re.compile(r"\b(bfGroup|make_device)\b")
 Parse = Callable[[str, bytes], clang.Unit]
 ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.M)
-DEEPEST, MOST = 200, 10_000  # limits of nested headers (that of compilers), and of headers in all
+MAX_NESTED, MAX_HEADERS = 200, 10_000  # limits of nested headers (that of compilers), and of headers in all
 MACROS = re.compile(rb"^[ \t]*#[ \t]*(define|include)\b|\bbf_(?:write|raw)\b", re.M)
 
 
@@ -634,8 +634,8 @@ class _Reader:
             self.once.add(real)
             text = ONCE.sub("", text)
         self.bytes, self.headers = self.bytes + len(text), self.headers + 1
-        if self.bytes > TEXT or self.headers > MOST:
-            raise fail(f"more than {TEXT >> 20} MiB or {MOST} headers are included", file=str(path))
+        if self.bytes > TEXT or self.headers > MAX_HEADERS:
+            raise fail(f"more than {TEXT >> 20} MiB or {MAX_HEADERS} headers are included", file=str(path))
         self.open.append(real)
         text = _long_words(text)
         yield LineMark(1, str(path))
@@ -664,8 +664,8 @@ class _Reader:
         """
         if os.path.realpath(header) in self.open:
             yield f'#include "{os.path.abspath(header)}"'.encode()
-        elif len(self.open) >= DEEPEST:
-            raise fail(f"headers include one another more than {DEEPEST} deep", file=str(path), line=line)
+        elif len(self.open) >= MAX_NESTED:
+            raise fail(f"headers include one another more than {MAX_NESTED} deep", file=str(path), line=line)
         else:
             yield from self.read(header)
 

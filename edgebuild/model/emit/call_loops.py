@@ -13,8 +13,8 @@ from ...base.templates import times
 from ...base.text import remark, wrapped
 from ..ops.base import Kernel
 
-LONGEST = 24  # calls in the body of a loop
-LEAST = 3  # calls that a loop must save
+MAX_CALLS = 24  # calls in the body of a loop
+MIN_SAVED = 3  # calls that a loop must save
 WIDTH = 100  # characters of arguments in a line
 
 Other = TypeVar("Other")
@@ -112,8 +112,8 @@ def looped(steps: Sequence[Other]) -> list[Other | Loop]:
     schedule: list[Other | Loop] = []
     at = 0
     while at < len(steps):
-        turns, body = max(((_turns(steps, at, n), n) for n in range(1, LONGEST + 1)), key=lambda r: (r[0] - 1) * r[1])
-        if (turns - 1) * body < LEAST:
+        turns, body = max(((_turns(steps, at, n), n) for n in range(1, MAX_CALLS + 1)), key=lambda r: (r[0] - 1) * r[1])
+        if (turns - 1) * body < MIN_SAVED:
             schedule.append(steps[at])
             at += 1
             continue

@@ -20,7 +20,7 @@ from .addresses import comment
 WIDTH, RIGHT = 720, 12  # pixels
 NAMES, HEAD, ROW, BAR, FOOT = 100, 24, 30, 22, 52  # pixels, of timelines
 KINDS = {"compute": COLOURS[0], "send": COLOURS[1], "wait": "#b8bfc6"}
-LEAST = 0.05  # pixels: a shorter time is not drawn
+MIN_WIDTH = 0.05  # pixels: a shorter time is not drawn
 
 
 def timeline_picture(timeline: Timeline, names: Sequence[str], one_device_us: float, caption: str) -> Drawing:
@@ -34,7 +34,7 @@ def timeline_picture(timeline: Timeline, names: Sequence[str], one_device_us: fl
     for k, (name, spans) in enumerate(zip(names, timeline.spans, strict=True)):
         shapes.append(words(NAMES - 6, HEAD + k * ROW + BAR - 7, fitted(visible(name), NAMES - 10), "end"))
         for s in spans:
-            if (width := (s.end - s.start) * across) >= LEAST:
+            if (width := (s.end - s.start) * across) >= MIN_WIDTH:
                 text = f"{visible(name)}, {s.kind} {comment(s.what)}, {s.start / 1000:.3f} to {s.end / 1000:.3f} ms"
                 shapes += box(NAMES + s.start * across, HEAD + k * ROW, width, BAR, KINDS[s.kind], text, s.what)
     alone = NAMES + one_device_us * across

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A plan in words, for a terminal.
 
-MOST_LINES = 8  # tensors of a live set that are shown, the largest first
+MAX_LINES = 8  # tensors of a live set that are shown, the largest first
 
 
 def steps(plan: Plan) -> str:
@@ -91,8 +91,8 @@ def _limit(plan: Plan) -> list[str]:
     at = max(range(len(plan.steps)), key=lambda i: plan.schedule.profile[i])
     live = live_set(plan.cutter, plan.steps, at)
     lines = [f"  the most is live in step {at}, {plan.schedule.profile[at]} B:"]
-    lines += [f"    {part.bytes:>8} B  {_described(plan, part)}" for part in live.parts[:MOST_LINES]]
-    if more := live.parts[MOST_LINES:]:
+    lines += [f"    {part.bytes:>8} B  {_described(plan, part)}" for part in live.parts[:MAX_LINES]]
+    if more := live.parts[MAX_LINES:]:
         lines.append(f"    {sum(part.bytes for part in more):>8} B  in {len(more)} more")
     if (overlap := live.overlap) is not None:
         lines.append(f"    {-overlap.saved:>8} B  as {comment(overlap.result)} grows into {comment(overlap.operand)}")

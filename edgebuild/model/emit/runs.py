@@ -38,7 +38,7 @@ from .weights_file import Weights
 if TYPE_CHECKING:
     from ..plan.dma.tiles import MappedOp
 
-MOST = 255  # repeats of a line, and numbers in it: each is a byte
+MAX_REPEATS = 255  # repeats of a line, and numbers in it: each is a byte
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ def lines(order: Sequence[int], longest: int = 64) -> list[Line]:
     best = [(0, 0, 0)] * (end + 1)  # from `at` on: bytes, and count and length of the first line
     for at in reversed(range(end)):  # dynamic programming: `best[at]` follows from those behind it
         choices = []
-        for length in range(1, min(MOST, end - at) + 1):
+        for length in range(1, min(MAX_REPEATS, end - at) + 1):
             choices.append((2 + length + best[at + length][0], 1, length))
             if length <= longest and at + length < end and order[at] == order[at + length]:
                 same[at][length] = same[at + 1][length] + 1
-                turns = min(MOST, 1 + same[at][length] // length)
+                turns = min(MAX_REPEATS, 1 + same[at][length] // length)
                 choices.append((2 + length + best[at + turns * length][0], turns, length))
         best[at] = min(choices)
     result, at = list[Line](), 0

@@ -19,15 +19,15 @@ from ..ops.pointwise import attributes
 
 COMPUTED = f"types of computed tensors: {', '.join(ITEM_BYTES)}; float16 in constants alone"
 UNREAD = "it breaks the format's rules where no check looks, or edgebuild has a fault: please report it with the model"
-LARGEST = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
+MAX_BYTES = 1 << 30  # bytes of a tensor; the generated C counts in int32_t
 
 
 def checked_size(t: Tensor, file: str) -> Tensor:
-    """`t`. Raises EdgebuildError if it has more than LARGEST bytes."""
+    """`t`. Raises EdgebuildError if it has more than MAX_BYTES bytes."""
     size = math.prod(t.shape) * ITEM_BYTES.get(t.dtype, 1)
-    if size > LARGEST:
+    if size > MAX_BYTES:
         text = f"tensor '{t.name}' of shape {'x'.join(map(str, t.shape))} has {size} bytes"
-        raise fail(text, file=file, hints=[f"at most {LARGEST} bytes; is one of its sizes wrong?"])
+        raise fail(text, file=file, hints=[f"at most {MAX_BYTES} bytes; is one of its sizes wrong?"])
     return t
 
 
@@ -145,8 +145,8 @@ class GraphBuilder:
 
 
 Reader = Callable[[Any], None]  # adds the ops of one node of the file, a Node of its format, to the graph
-MOST_TURNS = 256  # iterations of a loop
-MOST_OPS = 1 << 15  # in the whole model, so that reading nested loops of a damaged file ends
+MAX_TURNS = 256  # iterations of a loop
+MAX_OPS = 1 << 15  # in the whole model, so that reading nested loops of a damaged file ends
 
 
 class Node(ABC):
@@ -237,7 +237,7 @@ class Node(ABC):
         self.emit("pointwise", operands or self.inputs, output=output, **attributes(function, to, **parameters))
 
     def check_size(self, shape: Sequence[int], dtype: str) -> None:
-        """Raise EdgebuildError if the node's result exceeds LARGEST bytes, before tables of its elements are built."""
+        """Raise EdgebuildError if the node's result exceeds MAX_BYTES, before tables of its elements are built."""
         checked_size(Tensor(self.outputs[0], tuple(shape), dtype), self.builder.graph.file)
 
     def array(self, data: Any, like: Tensor | None = None) -> str:

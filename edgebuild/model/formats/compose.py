@@ -234,13 +234,13 @@ def bordered(node: Any, pads: Sequence[tuple[int, int]], mode: str) -> None:
     values_at(node, node.inputs[0], index)
 
 
-MOST_DIMENSIONS = 4
+MAX_DIMENSIONS = 4
 
 
 def padded(node: Any, pads: tuple[tuple[int, int], ...], value: Any) -> None:
-    """Emit `pad`. Unpadded neighbouring dimensions are merged if there are more than MOST_DIMENSIONS."""
+    """Emit `pad`. Unpadded neighbouring dimensions are merged if there are more than MAX_DIMENSIONS."""
     x = node.tensor(0)
-    if len(x.shape) <= MOST_DIMENSIONS or len(pads) != len(x.shape):
+    if len(x.shape) <= MAX_DIMENSIONS or len(pads) != len(x.shape):
         return node.emit("pad", node.inputs[:1], pads=pads, value=value)
     sizes, joined = list[int](), list[tuple[int, int]]()
     for n, pair in zip(x.shape, pads, strict=True):

@@ -23,7 +23,7 @@ import numpy as np
 REFUSED = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen",
            "pty.spawn", "socket.connect", "socket.bind", "socket.sendto")  # fmt: skip
 CHANGES = ("os.remove", "os.rename", "os.chmod", "os.link", "os.symlink", "os.truncate", "shutil.rmtree")
-MOST, MANY = 512 << 20, 100_000  # most bytes of weights; most weights and groups of them
+MAX_BYTES, MAX_WEIGHTS = 512 << 20, 100_000  # most bytes of weights; most weights and groups of them
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -112,19 +112,20 @@ def keras_network(folder: Path) -> None:
 
 
 def check_weights(archive: Path) -> None:
-    """Raise ValueError for weights in other files, and for more than MOST bytes or MANY objects."""
+    """Raise ValueError for weights in other files, and for more than MAX_BYTES bytes or MAX_WEIGHTS objects."""
     import h5py
 
     with zipfile.ZipFile(archive) as parts, h5py.File(io.BytesIO(parts.read("model.weights.h5")), "r") as weights:
         todo, total, seen = [weights], 0, 0
         while todo:
             for name in (group := todo.pop()):
-                if (seen := seen + 1) > MANY or not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                    raise ValueError(f"weight '{name[:60]}' is a link, or one of more than {MANY}")
+                if (seen := seen + 1) > MAX_WEIGHTS or not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise ValueError(f"weight '{name[:60]}' is a link, or one of more than {MAX_WEIGHTS}")
                 if isinstance(one := group[name], h5py.Group):
                     todo.append(one)
-                elif one.external or one.is_virtual or (total := total + one.nbytes) > MOST:
-                    raise ValueError(f"weight '{name[:60]}' is in another file, or the weights have over {MOST} bytes")
+                elif one.external or one.is_virtual or (total := total + one.nbytes) > MAX_BYTES:
+                    text = f"is in another file, or the weights have over {MAX_BYTES} bytes"
+                    raise ValueError(f"weight '{name[:60]}' {text}")
 
 
 NETWORKS: Mapping[str, Callable[[Path], None]] = {"torch": torch_network, "keras": keras_network}

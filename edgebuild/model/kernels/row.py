@@ -89,7 +89,7 @@ def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLaye
 # A window as wide as the image covers contiguous memory: its columns are channels of one column. An image of one
 # column is an image of one row, whose pixels kernels take several at a time.
 
-MOST_ZEROS = 4096  # most bytes of weights that are added as zeros
+MAX_ZEROS = 4096  # most bytes of weights that are added as zeros
 KINDS = ("conv2d", "depthwise_conv2d")
 
 
@@ -138,7 +138,7 @@ def ungrouped(op: Op, graph: Graph) -> tuple[Op, Graph] | None:
         return None
     w = graph.operands(op)[1]
     near = op.attrs["dilation"][1] == 1 or w.shape[2] == 1
-    if w.data is None or not near or w.elements * (groups - 1) > MOST_ZEROS:
+    if w.data is None or not near or w.elements * (groups - 1) > MAX_ZEROS:
         return None
     k, fh, fw, c = w.shape
     data = np.zeros((groups, k // groups, fh, fw, groups, c), w.data.dtype)

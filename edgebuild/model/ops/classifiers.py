@@ -68,8 +68,8 @@ TREES = Spec(
 # and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR 2004, algorithm 2, with
 # libsvm's stop at an error of 0.005 / classes.
 
-MOST_TURNS, ERROR, MOST_CLASSES = 100, 0.005, 32
-LEAST = 1e-7  # lower limit of the probability of one class against another
+MAX_TURNS, ERROR, MAX_CLASSES = 100, 0.005, 32
+MIN_PROBABILITY = 1e-7  # lower limit of the probability of one class against another
 
 
 def rows_of_floats(op: Op, graph: Graph) -> str | None:
@@ -90,7 +90,7 @@ def kernel_machine_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
 def coupled(op: Op, graph: Graph, x: Array) -> Array:
     with np.errstate(over="ignore"):
         first = 1 - 1 / (1 + np.exp(-x.astype(np.float32)))
-    rows = np.clip(first, np.float32(LEAST), np.float32(1) - np.float32(LEAST))
+    rows = np.clip(first, np.float32(MIN_PROBABILITY), np.float32(1) - np.float32(MIN_PROBABILITY))
     return np.array([_shares(row, op.attrs["classes"]) for row in rows], np.float32)
 
 
@@ -101,7 +101,7 @@ def _shares(pairs: Array, count: int) -> Array:
     matrix = -first * first.T
     np.fill_diagonal(matrix, (first**2).sum(0))
     share = np.full(count, np.float32(1 / count))
-    for _ in range(MOST_TURNS):
+    for _ in range(MAX_TURNS):
         slopes = matrix @ share
         mean = share @ slopes
         if np.abs(slopes - mean).max() < ERROR / count:
@@ -117,14 +117,14 @@ def _shares(pairs: Array, count: int) -> Array:
 def few_classes(op: Op, graph: Graph) -> str | None:
     """Numbers of pairs are rows of float32, of 2 to 32 classes."""
     (x,), count = graph.operands(op), op.attrs["classes"]
-    fits = 2 <= count <= MOST_CLASSES and is_float(x) and x.shape[1:] == (count * (count - 1) // 2,)
+    fits = 2 <= count <= MAX_CLASSES and is_float(x) and x.shape[1:] == (count * (count - 1) // 2,)
     return None if fits else f"{count} classes, {x.dtype} of shape {x.shape}"
 
 
 def coupling_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     (x,), count = graph.operands(op), op.attrs["classes"]
-    shape: dict[str, Any] = {"N": x.shape[0], "K": count, "P": x.shape[1], "turns": MOST_TURNS, "error": ERROR / count}
-    shape["least"] = LEAST
+    shape: dict[str, Any] = {"N": x.shape[0], "K": count, "P": x.shape[1], "turns": MAX_TURNS, "error": ERROR / count}
+    shape["least"] = MIN_PROBABILITY
     return Kernel("classifiers.c:coupling", f"coupling_{count}", shape, estimate=60.0 * x.shape[0] * count**2)
 
 

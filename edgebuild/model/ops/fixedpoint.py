@@ -260,7 +260,7 @@ def inverse_root(total: int) -> tuple[int, int]:
 # The arithmetics round several times, in 64 bits. But int8 operands have 2^16 pairs of values at most, so a form is
 # checked against the arithmetic for all of them. Only forms that are equal everywhere are used.
 INT8 = np.arange(-128, 128, dtype=np.int64)
-MOST_VALUES = 2**20  # most values for which a form is checked
+MAX_VALUES = 2**20  # most values for which a form is checked
 
 
 @dataclass(frozen=True)
@@ -391,7 +391,7 @@ def fit_even(terms: Sequence[Term], want: Array, zeros: float, low: int, high: i
 
 def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Scaled | None:
     """The form that maps first, first + 1, ... to `want`, about `weight` times them, clamped to [low, high]."""
-    if want.size > MOST_VALUES:
+    if want.size > MAX_VALUES:
         return None
     values = np.arange(first, first + want.size, dtype=np.int64)
     up = 30 - int(abs(values).max()).bit_length()
@@ -543,7 +543,7 @@ def sigmoid_scaling(scale: float, powers: tuple[int, ...]) -> tuple[int, int]:
 # RoundingDivideByPOT rounds away from zero, and 0 up: so 0 / 128 may be one step.
 
 QUOTIENT = "{{eb_quotient}}({0} - x0_zero, {1} - x1_zero, y_mul, y_shift)"  # C, before the zero point is added
-MOST_STEPS = 255  # steps from a zero point
+MAX_STEPS = 255  # steps from a zero point
 
 
 def quotient_factor(op: Op, graph: Graph) -> Multiplier:
@@ -553,7 +553,7 @@ def quotient_factor(op: Op, graph: Graph) -> Multiplier:
 
 
 def quotient(a: Array, b: Array, m: Multiplier) -> Array:
-    """a / b in steps of the result, for |a| and |b| within MOST_STEPS."""
+    """a / b in steps of the result, for |a| and |b| within MAX_STEPS."""
     share, right = _share(a, b, m)
     near = rounding_right_shift(share, np.clip(right, 0, 31))
     return np.where(right > 31, np.where(share < 0, -1, 1), near)
@@ -566,7 +566,7 @@ def quotient_is_open(a: Array, b: Array, m: Multiplier) -> bool:
 
 def _share(a: Array, b: Array, m: Multiplier) -> tuple[Array, Array]:
     """A quotient in fixed point, and the right shift in bits that it still needs."""
-    inverses = [reciprocal(max(size, 1), 31) for size in range(MOST_STEPS + 1)]
+    inverses = [reciprocal(max(size, 1), 31) for size in range(MAX_STEPS + 1)]
     inverse, over = (np.array(column, np.int64)[abs(b)] for column in zip(*inverses, strict=True))
     value = np.where(b < 0, -a, a)
     headroom = 31 - np.ceil(np.log2(np.where(value < 0, -value, value + 1))).astype(np.int64)

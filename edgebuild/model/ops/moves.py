@@ -296,9 +296,9 @@ def valid_permutation(op: Op, graph: Graph) -> str | None:
     return None if sorted(perm) == list(range(rank)) else f"permutation {perm} of {rank} dimensions"
 
 
-MOST_CYCLES = 256  # cycles of a transposition in place, whose starts are a table
+MAX_CYCLES = 256  # cycles of a transposition in place, whose starts are a table
 WRITTEN_OUT = 4  # iterations of an inner loop that are unrolled here: gcc 12 does not always do it
-MOST_ELEMENTS = 1 << 20  # elements that a search for the starts visits
+MAX_ELEMENTS = 1 << 20  # elements that a search for the starts visits
 
 
 def swapped(shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -328,7 +328,7 @@ def cycle_starts(rows: int, columns: int) -> tuple[int, ...] | None:
             seen[at] = 1
             at, length = at * columns % last, length + 1
         starts += [start] if length > 1 else []
-        if len(starts) > MOST_CYCLES:
+        if len(starts) > MAX_CYCLES:
             return None
     return tuple(starts)
 
@@ -340,7 +340,7 @@ def in_place_transpose(op: Op, graph: Graph, divides: bool = True) -> Kernel | N
     """
     (x,) = graph.operands(op)
     matrix = swapped(x.shape, op.attrs["perm"])
-    if matrix is None or matrix[2] != 1 or x.elements > MOST_ELEMENTS:
+    if matrix is None or matrix[2] != 1 or x.elements > MAX_ELEMENTS:
         return None
     rows, columns, _ = matrix
     starts = cycle_starts(rows, columns)

@@ -20,9 +20,9 @@ from .functions import instructions
 # kernels/internal/reference/softmax.h (SoftmaxInt16) and common.h (LUTPopulate, LUTLookup). exp() of distances from the
 # largest element, of which 2^16 steps are 10; 1 / (1 + x) for x from 0 to 1. Values are in Q0.15.
 
-STEPS, SOFTMAX16_MOST, REACH = 512, 2**16 - 1, 10.0
+STEPS, SOFTMAX16_MAX, REACH = 512, 2**16 - 1, 10.0
 LOW, HIGH = -(2**15), 2**15 - 1
-LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MOST  # a step of the operand from which on TFLM shifts by 31 bits or more
+LARGEST_STEP = 2.0**30 * REACH / SOFTMAX16_MAX  # a step of the operand from which on TFLM shifts by 31 bits or more
 
 
 def _rounded(value: Any) -> Any:
@@ -55,7 +55,7 @@ def softmax16_tables() -> tuple[Constant, Constant]:
 
 def factor(scale: float, beta: float) -> fixedpoint.Multiplier:
     """The factor from steps of the input to 1 / (2^16 - 1) of 10."""
-    return fixedpoint.quantize_multiplier(scale * beta / (REACH / SOFTMAX16_MOST))
+    return fixedpoint.quantize_multiplier(scale * beta / (REACH / SOFTMAX16_MAX))
 
 
 def looked_up(table: Array, value: Array | np.int64) -> Array:
@@ -214,9 +214,9 @@ SOFTMAX = Spec(
 # element are one of 256 values, so their place in Q5.26 and their exp() are tables; log() of the sum is a series.
 
 LOG_SOFTMAX_OUTPUT = (1 / 16, 127)  # scale and zero point of the result, in TFLM
-LOG_SOFTMAX_MOST = 4095  # exponentials that a sum in Q12.19 holds
+LOG_SOFTMAX_MAX = 4095  # exponentials that a sum in Q12.19 holds
 OUTPUT_SHIFT = 22  # right shift from Q5.26 to sixteenths
-LEAST_STEP = 2.0**-26  # a step of the operand: at or below it, the factor from Q5.26 back to steps is at least 1
+MIN_STEP = 2.0**-26  # a step of the operand: at or below it, the factor from Q5.26 back to steps is at least 1
 
 
 def log_softmax_tables(op: Op, graph: Graph) -> tuple[Array, Array, Multiplier]:
@@ -287,8 +287,8 @@ def log_softmax_form(op: Op, graph: Graph) -> str | None:
     (x,) = graph.operands(op)
     if is_float(x):
         return None
-    wrong = int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MOST)
-    return wrong or (f"a step of '{x.name}' is {scale_of(x):g}" if scale_of(x) <= LEAST_STEP else None)
+    wrong = int8_rows(op, graph, LOG_SOFTMAX_OUTPUT, LOG_SOFTMAX_MAX)
+    return wrong or (f"a step of '{x.name}' is {scale_of(x):g}" if scale_of(x) <= MIN_STEP else None)
 
 
 def log_softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -317,7 +317,7 @@ LOG_SOFTMAX = Spec("log_softmax", nest, log_softmax_reference, log_softmax_kerne
 
 UNIT_ROWS_OUTPUT = (1 / 128, 0)  # scale and zero point of the result
 BITS = 7  # fraction bits of the result
-UNIT_ROWS_MOST = 33000  # squares of at most 255 that an int32 holds
+UNIT_ROWS_MAX = 33000  # squares of at most 255 that an int32 holds
 
 
 def unit_rows_reference(op: Op, graph: Graph, x: Array) -> Array:
@@ -338,7 +338,7 @@ def unit_rows_bits(op: Op) -> tuple[int, int]:
 
 def unit_rows_form(op: Op, graph: Graph) -> str | None:
     """A quantised L2_NORMALIZATION is of int8, with output scale 1/128, zero point 0, and rows of at most 33000."""
-    return int8_rows(op, graph, UNIT_ROWS_OUTPUT, UNIT_ROWS_MOST)
+    return int8_rows(op, graph, UNIT_ROWS_OUTPUT, UNIT_ROWS_MAX)
 
 
 def unit_rows_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

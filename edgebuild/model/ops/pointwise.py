@@ -434,7 +434,7 @@ def _extremes(op: Op, graph: Graph, low: Array, high: Array) -> Interval:
     return ends[0, ...], ends[1, ...]  # `...` keeps arrays of a single value
 
 
-MOST_DIMENSIONS = 8
+MAX_DIMENSIONS = 8
 OPEN = (None, None)
 
 
@@ -476,7 +476,7 @@ def has_form(op: Op, graph: Graph) -> str | None:
     row, operands = row_of(op), graph.operands(op)
     if len(operands) != row.arity:
         return f"{len(operands)} operands of {op.attrs['function']}"
-    if len(graph.result(op).shape) > MOST_DIMENSIONS:
+    if len(graph.result(op).shape) > MAX_DIMENSIONS:
         return f"{len(graph.result(op).shape)} dimensions"
     values = operands[1:] if row.condition else operands
     mixed = not is_quantised(op, graph)

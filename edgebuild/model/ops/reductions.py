@@ -29,7 +29,7 @@ def reduced_nest(op: Op, graph: Graph) -> Nest:
 # An average counts only elements inside of the input unless `count_include_pad` is set (ONNX). Halves go away from
 # zero, or up if `halves_up` is set (files in uint8, whose elements are 128 less here).
 
-MOST_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
+MAX_STEPS = 1 << 31  # elements under all windows of a pool: minutes on a microcontroller
 
 
 def pool2d_nest(op: Op, graph: Graph) -> Nest:
@@ -98,7 +98,7 @@ def _sums(op: Op, graph: Graph) -> tuple[Array, int, Array, float] | None:
     """
     (x,), y = graph.operands(op), graph.result(op)
     count = op.attrs["window"][0] * op.attrs["window"][1]
-    if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MOST_VALUES:
+    if x.dtype != "int8" or any(op.attrs["pad"]) or count * 256 > fixedpoint.MAX_VALUES:
         return None
     scaled, total = graph.arithmetic.rounds_once, np.arange(-128 * count, 127 * count + 1)
     zeros = zero_of(x) * count if scaled else 0
@@ -173,7 +173,7 @@ def sensible_window(op: Op, graph: Graph) -> str | None:
     """A window has at most 4 * size + 64 elements along a side of the input, all windows together at most 2^31."""
     (x,), y, window = graph.operands(op), graph.result(op), op.attrs["window"]
     steps = y.elements * window[0] * window[1]
-    if any(taps > 4 * size + 64 for taps, size in zip(window, x.shape[1:3], strict=True)) or steps > MOST_STEPS:
+    if any(taps > 4 * size + 64 for taps, size in zip(window, x.shape[1:3], strict=True)) or steps > MAX_STEPS:
         return f"windows of {window[0]}x{window[1]} on {x.shape[1]}x{x.shape[2]}, {steps} elements"
     return None
 
@@ -281,7 +281,7 @@ def _mean_average(op: Op, graph: Graph, total: Array) -> Array:
 def _mean_linear(op: Op, graph: Graph, count: int) -> fixedpoint.Scaled | None:
     """The average as one multiplication."""
     (x,), y = graph.operands(op), graph.result(op)
-    if y.dtype != "int8" or count * 256 > fixedpoint.MOST_VALUES:
+    if y.dtype != "int8" or count * 256 > fixedpoint.MAX_VALUES:
         return None
     total = np.arange(count * (-128 - zero_of(x)), count * (127 - zero_of(x)) + 1)
     weight = scale_of(x) / scale_of(y) / divisor(op, graph)
@@ -463,7 +463,7 @@ SPECS = (
 # have the factors of a quantised ADD of the operand with itself, and sums begin at the term of a stored 0.
 
 LEFT = elementwise.LEFT_SHIFT["int8"]
-MOST = (1 << 31) // (255 << (LEFT - 1)) - 1  # terms, halves shifted left by LEFT, that an int32 holds after a first
+MAX_TERMS = (1 << 31) // (255 << (LEFT - 1)) - 1  # halves shifted left by LEFT that an int32 holds after a first
 
 
 def factors(op: Op, graph: Graph) -> tuple[fixedpoint.Multiplier, fixedpoint.Multiplier]:
@@ -504,7 +504,7 @@ def has_form(op: Op, graph: Graph) -> str | None:
     if not graph.arithmetic.fixed_point or op.attrs["product"] or (x.dtype, y.dtype) != ("int8", "int8"):
         return f"quantised values of type {x.dtype}"
     most = max(x.shape[op.attrs["axis"]], 1)
-    return None if most <= MOST else f"lines of {most}"
+    return None if most <= MAX_TERMS else f"lines of {most}"
 
 
 def running_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

@@ -22,7 +22,7 @@ from .base import C_TYPES, Constant, Form, Kernel, Spec
 
 FRACTION = {"int16": 15, "int32": 31, "float32": 0}
 WIDE = {"int16": "int32_t", "int32": "int64_t", "float32": "float"}
-LONGEST = 1 << 14
+MAX_LENGTH = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def of_two(op: Op, graph: Graph) -> str | None:
     x, y, length = graph.operands(op)[0], graph.result(op), op.attrs["length"]
     if x.dtype not in FRACTION or y.dtype != x.dtype:
         return f"{x.dtype} to {y.dtype}"
-    if not 4 <= length <= LONGEST or length & (length - 1):
+    if not 4 <= length <= MAX_LENGTH or length & (length - 1):
         return f"a length of {length}"
     fits = x.shape[-1] <= length if op.kind == "rfft" else x.shape[-1] == length + 2
     return None if fits else f"lines of {x.shape[-1]} for a length of {length}"

@@ -30,7 +30,7 @@ from .base import (
 )
 
 INTEGERS = ("int8", "int16", "int32")  # result types of sums
-MOST_PADDED = 1 << 26  # elements of an image that is mostly padding
+MAX_PADDED = 1 << 26  # elements of an image that is mostly padding
 UNBOUNDED = ("clamp", "pointwise", "batch_matmul")  # ops whose float results TFLite leaves infinite
 
 
@@ -56,7 +56,7 @@ def window_limit(op: Op, graph: Graph) -> str | None:
         return f"window is larger than the padded input {x.shape[1]}x{x.shape[2]}"
     top, left, bottom, right = op.attrs["pad"]
     padded = x.shape[0] * (x.shape[1] + top + bottom) * (x.shape[2] + left + right) * x.shape[3]
-    if padded > max(MOST_PADDED, 16 * x.elements):
+    if padded > max(MAX_PADDED, 16 * x.elements):
         return f"padding {op.attrs['pad']} makes {x.shape[1]}x{x.shape[2]} an image of {padded} elements"
     return None
 

@@ -22,7 +22,7 @@ FORMAT = "power-of-two"  # format of the resulting graph
 SUMS = ("conv2d", "depthwise_conv2d", "dense")
 KEEPING = ("avg_pool2d",)  # ops, besides exact ones, whose result has the scale of their operand
 FREE = (*SUMS, "add", "mul", "sub")  # ops whose result may have any scale
-LEAST = -14  # exponent: the scale of a tensor of zeros
+MIN_EXPONENT = -14  # exponent: the scale of a tensor of zeros
 
 
 def powers_of_two(graph: Graph) -> Graph:
@@ -101,7 +101,7 @@ def _exponent(t: Tensor, new: int) -> int:
     scale, zero = t.quant.scale[0], _zero(t)
     below = (zero + 128) * scale / (new + 128) if new > -128 else 0.0
     most = max((127 - zero) * scale / (127 - new), below)
-    return max(LEAST, ceil(log2(most) - 1e-9)) if most > 0 else LEAST
+    return max(MIN_EXPONENT, ceil(log2(most) - 1e-9)) if most > 0 else MIN_EXPONENT
 
 
 def _has_constants(op: Op, graph: Graph) -> bool:
@@ -122,7 +122,7 @@ def _constants(op: Op, graph: Graph, tensors: Mapping[str, Tensor]) -> list[Tens
     assert w.data is not None and w.quant is not None and x.quant is not None and old_x.quant is not None
     real = reals_of(w.data, w)
     most = float(abs(real).max())
-    start = ceil(log2(most / 127) - 1e-9) if most > 0 else LEAST
+    start = ceil(log2(most / 127) - 1e-9) if most > 0 else MIN_EXPONENT
     # The next smaller power clips the largest weights, but rounds the others less.
     best = min((start, start - 1), key=lambda e: float(((_rounded(real, e) * 2.0**e - real) ** 2).sum()))
     new = [replace(w, dtype="int8", data=_rounded(real, best).astype(np.int8), quant=Quant((2.0**best,), (0,)))]

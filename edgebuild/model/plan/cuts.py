@@ -54,7 +54,7 @@ SPARE = 27  # 1/SPARE of the least peak may be spent on faster kernels
 WORTH = 64  # if they save at least 1/WORTH of the cost
 FINENESS = 128  # 1/FINENESS of a peak is the precision of the bisection in `knee`
 NEVER = 2**62
-MOST_CALLS = 16_000_000  # of kernels that a search of sections simulates: about two minutes
+MAX_CALLS = 16_000_000  # of kernels that a search of sections simulates: about two minutes
 Kernels = tuple[tuple[Choice, ...], ...]  # that each op of a section may have
 
 
@@ -235,7 +235,7 @@ class _Effort:
     def __bool__(self) -> bool:
         share, spent = self.position / max(self.count, 1), time.monotonic() - self.began
         late = self.deadline is not None and spent > share * (self.deadline - self.began) / 2
-        return self.endless or not (late or self.calls >= share * MOST_CALLS or progress.stopped())
+        return self.endless or not (late or self.calls >= share * MAX_CALLS or progress.stopped())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .section import Section, cost, scratch_name
 
 # Share of all instructions that a byte of flash is worth, by `--optimize`: a kilobyte is 1 % as a rule.
 WORTH = {"speed": 0.0, "balanced": 0.01 / 1024, "size": 0.05 / 1024}
-MOST = 0.02  # share of all instructions that the selection may add, except for `size`
+MAX_SLOWER = 0.02  # share of all instructions that the selection may add, except for `size`
 # Most cost, as a multiple, of a layer whose 4-bit weights stay two to a byte. `size` takes them at any cost.
 NIBBLES = {"speed": 1.0, "balanced": 1.34}
 
@@ -85,7 +85,7 @@ def with_less_code(graph: Graph, steps: Sequence[Section], form: Form, limit: fl
     """
     optimize = form.wish.optimize
     worth, total = WORTH[optimize], cost(steps)
-    most = min(total * (MOST if optimize != "size" else 1.0), limit - total)
+    most = min(total * (MAX_SLOWER if optimize != "size" else 1.0), limit - total)
     uses = [use for use in _uses(graph, steps, _equivalent_kernels) if use.calls]
     chosen, spent = {use.key: use.kernel for use in uses}, 0.0
     packed = {use.key: _with_nibbles(use, NIBBLES.get(optimize, inf)) for use in uses}

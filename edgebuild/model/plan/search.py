@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 ALONE = 1.03  # cost limit when single ops are cut for least memory, as a multiple of the cost of every op whole
 NEAR = 1.005  # times the cost of the fastest plan: plans within it count as equally fast, and the smallest is taken
 METHODS = {"fdt": frozenset(["fdt"]), "ffmt": frozenset(["ffmt"])}  # methods of cutting ops into parts, by --tile
-LEAST_CODE, CODE_SHARE = 2048, 0.05  # limit on code of parts: the larger of these bytes and this share of constants
+MIN_CODE, CODE_SHARE = 2048, 0.05  # limit on code of parts: the larger of these bytes and this share of constants
 THOROUGH = 2_000_000  # ops of paths that a search for the least memory evaluates: a minute or two
 QUICK = 60_000  # the same for --tile auto: a second or two, and all paths of a small network
 EFFORT_OF_LAYOUT = 0.3  # of each layout, about 1.5 s of processor time; a plan is the best of many layouts
-MANY = 600  # buffers above which a layout gets less effort: each step takes longer, and greedy rules come close
+MANY_BUFFERS = 600  # buffers above which a layout gets less effort: each step takes longer, and greedy rules come close
 EFFORT_OF_PARTS = 1000  # of scheduling: parts of one path are interchangeable and come one after the other already
 STRIPS = (2, 3, 4)  # numbers of strips of columns that are tried for a run
 STRIPS_PLANNED = {False: 4_000, True: 40_000}  # ops of graphs in strips that are planned anew, by `thorough`
@@ -360,7 +360,7 @@ class Planner:
         `ram`: bytes at which the search stops; the plan then has the fastest kernels, if they fit.
         """
         work = THOROUGH if thorough else QUICK
-        code = max(LEAST_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
+        code = max(MIN_CODE, round(constant_bytes(self.graph) * CODE_SHARE))
         tiling = explore(self.graph, self._evaluated, methods, Limits(budget, code, ram, below, self._deadline, work))
         cutter, order = _scheduled(tiling.graph, self.target, self.request, self.decoupled, EFFORT_OF_PARTS)
         if ram is not None:
@@ -540,7 +540,7 @@ def _place(
     loose = loosened(cutter, steps)
     for option in (steps,) if loose is steps else (loose, steps):
         problem, inside = layout_problem(cutter, option, memories)
-        effort = EFFORT_OF_LAYOUT * min(1.0, MANY / max(len(problem.buffers), 1))
+        effort = EFFORT_OF_LAYOUT * min(1.0, MANY_BUFFERS / max(len(problem.buffers), 1))
         try:
             placed = layout(problem, effort=effort, time_limit=left)
         except DoesNotFit as reason:

@@ -29,7 +29,7 @@ from .rolling import Rolled, RollingGraph, Trace, calls, row_bytes
 Decoupled = Mapping[str, tuple[int, bool]]  # by result: channels or columns gathered at once, whether at the low clock
 COUPLED: Decoupled = MappingProxyType({})
 
-MOST_STATES = 16  # combinations of ring sizes of an op's operands; with more, its least cost counts as 0
+MAX_STATES = 16  # combinations of ring sizes of an op's operands; with more, its least cost counts as 0
 ALL_FREE = 2**40  # more bytes than any operand has
 LINE = 32  # bytes of a cache line: overlaid buffers and a result do not share one
 
@@ -246,7 +246,7 @@ class Choices:
         each = list[float]()
         for count, op in zip(trace.counts, trace.run, strict=False):
             states = [self._states(trace, root, rows) for root, rows in self.rolling.operands[op.outputs[0]]]
-            rings = product(*states) if prod(map(len, states)) <= MOST_STATES else ()
+            rings = product(*states) if prod(map(len, states)) <= MAX_STATES else ()
             each.append(count * min((c.cost for some in rings for c in self.by_rows(op, some)), default=0.0))
         return list(accumulate(reversed(each)))[::-1]
 

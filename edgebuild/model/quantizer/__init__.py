@@ -262,7 +262,7 @@ def _int16(model: onnx.ModelProto, names: Sequence[str], types: Any) -> dict[str
     return overrides
 
 
-FEW = 32  # samples for ranking layers by their loss
+RANKING_SAMPLES = 32  # samples for ranking layers by their loss
 CORRECTING = 64  # samples over which the error that biases correct is averaged
 
 
@@ -385,7 +385,7 @@ def _widened(
     source: onnx.ModelProto, limit: dict[str, tuple[float, float]], rows: Sequence[Row]
 ) -> Iterator[tuple[str, ...]]:
     """The 1, 2, 4, ... layers with the most noise if each alone is quantised, in the order of the network."""
-    few = rows[:FEW]
+    few = rows[:RANKING_SAMPLES]
     right = run(source, few)
     names = layers(source)
     alone = {n: quality(quantised(source, limit, tuple(o for o in names if o != n), "float"), few, right, None).sqnr

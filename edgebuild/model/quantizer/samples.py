@@ -155,7 +155,7 @@ def _words(problem: Exception) -> str:
     return str(problem).split("Status Message: ")[-1].strip().splitlines()[0]
 
 
-MOST_DB = 120.0  # signal-to-noise ratio of equal results
+MAX_DB = 120.0  # signal-to-noise ratio of equal results
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ class Quality:
 
 
 def signal_to_noise(right: Array, value: Array) -> float:
-    """10 log10 of the ratio of the power of `right` to that of the difference, in dB, at most MOST_DB."""
+    """10 log10 of the ratio of the power of `right` to that of the difference, in dB, at most MAX_DB."""
     signal = float(np.sum(right.astype(np.float64) ** 2))
     noise = float(np.sum((right.astype(np.float64) - value) ** 2))
-    return min(MOST_DB, 10 * float(np.log10(max(signal, 1e-30) / noise))) if noise else MOST_DB
+    return min(MAX_DB, 10 * float(np.log10(max(signal, 1e-30) / noise))) if noise else MAX_DB
 
 
 def quality(model: onnx.ModelProto, rows: Sequence[Row], right: Sequence[Array], labels: Array | None) -> Quality:
@@ -196,8 +196,8 @@ def only_input(rows: Sequence[Row]) -> Array | None:
     return np.stack([next(iter(row.values())) for row in rows]) if len(rows[0]) == 1 else None
 
 
-FEW = 16  # samples, below which the user is warned
-MOST = 256  # most samples for calibration, and for the measurement of quality
+MIN_SAMPLES = 16  # samples, below which the user is warned
+MAX_SAMPLES = 256  # most samples for calibration, and for the measurement of quality
 
 
 @dataclass(frozen=True)
@@ -210,19 +210,19 @@ class Samples:
 
 
 def read_samples(data: Path, labels: Path | None, ports: Sequence[Port]) -> Samples:
-    """Split samples alternately into `calibrate` and `judge`, at most MOST evenly spread ones each."""
+    """Split samples alternately into `calibrate` and `judge`, at most MAX_SAMPLES evenly spread ones each."""
     rows, right = read_rows(data, labels, ports)
-    if len(rows) < FEW:
+    if len(rows) < MIN_SAMPLES:
         what = f"{len(rows)} samples are few" if len(rows) > 1 else "one sample, which calibrates and judges, is few"
         text = f"{what}: the ranges of activations may be wrong for others"
-        warn(Diagnostic(text, str(data), severity="warning", hints=(f"give {FEW} or more, of every kind",)))
+        warn(Diagnostic(text, str(data), severity="warning", hints=(f"give {MIN_SAMPLES} or more, of every kind",)))
     judges = _spread(range(1 if len(rows) > 1 else 0, len(rows), 2))
     calibrate = [rows[i] for i in _spread(range(0, len(rows), 2))]
     return Samples(calibrate, [rows[i] for i in judges], None if right is None else right[judges])
 
 
 def _spread(numbers: range) -> list[int]:
-    places = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST)).round().astype(int)
+    places = np.linspace(0, len(numbers) - 1, min(len(numbers), MAX_SAMPLES)).round().astype(int)
     return [numbers[place] for place in places]
 
 

@@ -554,7 +554,7 @@ def _split(
 
 
 BEGIN, HEAD, TAIL = b"\xeb", 6, 2
-MOST = 1 << 20  # bytes of a message
+MAX_BYTES = 1 << 20  # bytes of a message
 BAUD = 115200
 MODES = {1: "rb", 5: "wb"}
 PROGRAM = "EB_PROGRAM"  # the macro with the program's number
@@ -664,7 +664,7 @@ class Board:
             self.skipped += 1
         head = self._read(HEAD - 1, until)
         size = int.from_bytes(head[1:], "little")
-        if size > MOST:
+        if size > MAX_BYTES:
             self._refuse("what comes is no message", "is the baud rate the board's? --port DEVICE:BAUD")
         data, check = self._read(size, until), self._read(TAIL, until)
         if binascii.crc_hqx(head + data, 0xFFFF) != int.from_bytes(check, "big"):

@@ -38,7 +38,7 @@ from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
 PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
-MOST_SECONDS = 600  # that an interpreter may run
+MAX_SECONDS = 600  # that an interpreter may run
 
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
 # How a file is read: shapes of its inputs, and the tensors that are the firmware's outputs instead of the file's.
@@ -187,9 +187,9 @@ def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]])
         np.savez(folder / "in.npz", vectors=np.array(len(given)), **arrays)  # type: ignore[arg-type]
         python = PYTHON if judge == "onnxruntime" else PYTHON[-2:]
         try:
-            done = programs.run([*python, judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MOST_SECONDS)
+            done = programs.run([*python, judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MAX_SECONDS)
         except TimeoutExpired:
-            raise NoJudge(f"{judge} does not end within {MOST_SECONDS} seconds", model) from None
+            raise NoJudge(f"{judge} does not end within {MAX_SECONDS} seconds", model) from None
         if done.returncode:
             words = [h for h in (done.stdout + done.stderr).splitlines() if h.strip() and not h.startswith(" ")]
             died = [f"it ended by {signal.Signals(-done.returncode).name}"] if done.returncode < 0 else []

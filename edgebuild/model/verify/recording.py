@@ -287,7 +287,7 @@ def source_of(artifacts: Sequence[Artifact]) -> str:
 UNBOUNDED = frozenset(
     ("gather", "gather_nd", "scatter", "scatter_reduce", "insert", "lstm", "svdf", "svdf_state", "span")
 )
-MOST_MACS, LEAST, MOST = 12_000_000, 2, 128  # multiply-accumulates of all directed rounds; rounds
+MAX_MACS, MIN_ROUNDS, MAX_ROUNDS = 12_000_000, 2, 128  # multiply-accumulates of all directed rounds; rounds
 PHASES = 4  # below and above a tie near the upper bound; the same near the lower one
 
 
@@ -295,7 +295,7 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
     """Inferences on the inputs of `first` with directed operands in every step; empty for graphs with UNBOUNDED ops."""
     if any(op.kind in UNBOUNDED for op in plot.graph.ops):
         return []
-    count = int(np.clip(MOST_MACS // max(1, plot.report["macs"]["generated"]), LEAST, _useful(plot)))
+    count = int(np.clip(MAX_MACS // max(1, plot.report["macs"]["generated"]), MIN_ROUNDS, _useful(plot)))
     rounds = [Round([{**given} for given in first.puts], directed=True) for _ in range(count)]
     for step, step_ops in enumerate(plot.steps):
         read = plot.reads(step)
@@ -307,12 +307,12 @@ def directed_rounds(plot: Plot, first: Round) -> list[Round]:
 
 def _useful(plot: Plot) -> int:
     """Number of rounds after which every filter has had all its windows."""
-    most = LEAST
+    most = MIN_ROUNDS
     for op in (op for step_ops in plot.steps for op in step_ops):
         if ops.SPECS[op.kind].total is not None:
             windows = Windows.of(op, plot.graph)
-            most = max(most, 2 + -(-PHASES * windows.filters // max(1, len(windows.places))) if windows else LEAST)
-    return max(8, min(most, MOST))
+            most = max(most, 2 + -(-PHASES * windows.filters // max(1, len(windows.places))) if windows else MIN_ROUNDS)
+    return max(8, min(most, MAX_ROUNDS))
 
 
 def _directed(op: Op, graph: Graph, rounds: int) -> list[dict[str, Array]]:

@@ -19,7 +19,7 @@ Array = NDArray[np.generic]
 Rng = np.random.Generator
 RELATIVE = 1e-5  # of the largest value of a tensor
 ENDLESS = 3.4e38  # just below the largest number of float32, which counts as infinity
-MOST = 1e-3  # of the same: less than a step of eight bits, which a nudge may change by one as well
+MAX_RELATIVE = 1e-3  # of the same: less than a step of eight bits, which a nudge may change by one as well
 NUDGES = (1.0, 0.0, 0.5, 0.5, 0.5, 0.5)  # share of the elements that move up; a mean that cancels needs all or none
 MARGIN = 8  # sums of n terms are rounded n times, but operands are moved only once
 
@@ -52,7 +52,7 @@ def limit(right: Array, moved: float = 0.0) -> float:
     if right.dtype.kind != "f":
         return 0.0
     most = largest(right)
-    return max(RELATIVE * most, min(moved, MOST * most))
+    return max(RELATIVE * most, min(moved, MAX_RELATIVE * most))
 
 
 def moves(

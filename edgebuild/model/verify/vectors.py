@@ -113,7 +113,7 @@ def _tflite_tables(model: Path) -> list[int]:
     return rows
 
 
-MOST = 1 << 30  # bytes of all arrays
+MAX_BYTES = 1 << 30  # bytes of all arrays
 DIRECTORY_END, SIZES_END, COMMENT = b"PK\x05\x06", b"PK\x06\x07", 1 << 16  # a zip archive ends with these
 
 
@@ -146,7 +146,7 @@ class Packed:
 
 
 def packed(file: Path) -> dict[str, Packed]:
-    """The arrays of a .npz file by name. Raises OSError, and EdgebuildError if not numeric or above MOST bytes."""
+    """The arrays of a .npz file by name. Raises OSError, and EdgebuildError if not numeric or above MAX_BYTES bytes."""
     try:
         _check_directory(file)
         with ZipFile(file) as archive:
@@ -165,8 +165,9 @@ def packed(file: Path) -> dict[str, Packed]:
     for name, array in arrays.items():
         check_numbers(array.dtype, f"'{name}'", file)
     size = sum(array.size * array.dtype.itemsize for array in arrays.values())
-    if size > MOST:
-        raise fail(f"its arrays have {size} bytes once they are unpacked", file=str(file), hints=[f"at most {MOST}"])
+    if size > MAX_BYTES:
+        text = f"its arrays have {size} bytes once they are unpacked"
+        raise fail(text, file=str(file), hints=[f"at most {MAX_BYTES}"])
     return arrays
 
 
@@ -306,7 +307,7 @@ def _draw(rng: np.random.Generator, port: Port, rows: int | None) -> Array:
     return np.frombuffer(rng.bytes(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
 
 
-MOST_DB = 200.0  # dB
+MAX_DB = 200.0  # dB
 
 
 def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: Reading) -> dict[str, Any]:
@@ -335,7 +336,7 @@ def scale_loss(model: Path, graph: Graph, vectors: list[list[Array]], reading: R
     signal = sum(float((a**2).sum()) for a in before)
     same = sum(int(a.argmax() == b.argmax()) for a, b in zip(before, after, strict=True))
     snr = inf if not noise else 10 * log10(signal / noise) if signal else 0.0
-    return {"loss": {"snr_db": round(min(snr, MOST_DB), 2), "same_largest": same / max(1, len(before))}}
+    return {"loss": {"snr_db": round(min(snr, MAX_DB), 2), "same_largest": same / max(1, len(before))}}
 
 
 def real_values(x: Array, t: Tensor) -> Array:

@@ -145,7 +145,7 @@ def _r(number: float) -> float:
 
 WIDTH, LEFT, RIGHT = 900, 64, 14  # pixels
 LANE, GAP, AXIS, TOP = 240, 26, 34, 22  # of a memory's lane, between lanes, below the last, above the first
-MOST_BOXES, MOST_BARS = 700, 60
+MAX_BOXES, MAX_BARS = 700, 60
 LABEL = 14  # pixels of a line of words
 BAR, NAME = 16, 260  # height of a layer's bar, width of its name
 Report = Mapping[str, Any]
@@ -161,7 +161,7 @@ def memory_picture(report: Report, scale: int | None = None) -> Drawing:
     lanes = [name for name, size in report["ram"]["by_memory"].items() if size] or ["RAM"]
     across = (WIDTH - LEFT - RIGHT) / max(edges[-1], 1)
     own = [b for b in report["layout"]["buffers"] if "view_of" not in b]
-    shown = sorted(own, key=lambda b: -b["bytes"])[:MOST_BOXES]
+    shown = sorted(own, key=lambda b: -b["bytes"])[:MAX_BOXES]
     shapes, top = list[Shape](), TOP
     for lane in lanes:
         used = report["ram"]["by_memory"].get(lane, 0)
@@ -172,7 +172,7 @@ def memory_picture(report: Report, scale: int | None = None) -> Drawing:
         top += LANE + GAP
     shapes += _step_axis(edges, across, top - GAP)
     caption = f"{report['model']['file']}: arena {report['ram']['arena_bytes']:,} B, {len(edges) - 1} steps"
-    caption += f"; the largest {MOST_BOXES} of {len(own)} buffers" if len(own) > len(shown) else ""
+    caption += f"; the largest {MAX_BOXES} of {len(own)} buffers" if len(own) > len(shown) else ""
     shapes.append(words(LEFT, 13, fitted(caption, WIDTH - LEFT)))
     return drawn(f"Memory over time: {caption}", WIDTH, top - GAP + AXIS, shapes)
 
@@ -262,7 +262,7 @@ def _step_axis(edges: Sequence[int], across: float, y: float) -> Iterator[Shape]
 def bar_picture(rows: Sequence[Report], key: str, unit: str, title: str) -> Drawing:
     """A quantity of each layer as a bar, with its name and share; the last bar is the sum of all further layers."""
     named = [(row["name"], row["kind"], float(row.get(key, 0))) for row in rows]
-    shown, rest = named[:MOST_BARS], named[MOST_BARS:]
+    shown, rest = named[:MAX_BARS], named[MAX_BARS:]
     shown += [(f"{len(rest)} further layers", "", sum(n for *_, n in rest))] if rest else []
     total, most = sum(n for *_, n in named), max((n for *_, n in shown), default=0.0)
     across = (WIDTH - NAME - 150) / (most or 1)
@@ -353,7 +353,7 @@ def trade_picture(rows: Sequence[Report], file: str) -> Drawing:
 
 DOMAIN = "edgebuild"
 IR_VERSION = 10  # the first in which nodes have metadata
-MOST = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less room for names
+MAX_MESSAGE = (1 << 31) - (1 << 20)  # bytes of a protobuf message, less room for names
 INT64 = 1 << 63
 NOT_OF_OPS = ("kind", "name")  # columns of a report's layers that the node says itself
 
@@ -367,7 +367,7 @@ def onnx_file(graph: Graph, report: Mapping[str, Any] | None = None) -> bytes:
 
     read = dict.fromkeys(n for op in graph.ops for n in op.inputs)
     constants = [t for n in (*read, *graph.outputs) if (t := graph.tensors[n]).data is not None]
-    if sum(t.bytes for t in constants) > MOST:
+    if sum(t.bytes for t in constants) > MAX_MESSAGE:
         raise fail("constants of more than 2 GB do not go into an ONNX file", file=graph.file)
     drawn = GraphProto(name=graph.file)
     drawn.input.extend(_value(graph.tensors[name]) for name in graph.inputs)

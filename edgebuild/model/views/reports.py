@@ -285,7 +285,7 @@ def as_junit(compared: Mapping[str, Any]) -> str:
 
 # The page about a model, or several: tables and pictures of their reports in one file that needs no other.
 
-MOST_ROWS = 300  # of a table; the rest is one row
+MAX_ROWS = 300  # of a table; the rest is one row
 BARS = (
     ("estimated_cycles", "cycles", "Estimated cycles"),
     ("weights_bytes", "B", "Bytes of constants"),
@@ -386,8 +386,8 @@ def _layers(report: Report) -> Table:
     sums = ["calls", "macs", "weights_bytes", "estimated_instructions"]
     sums += [key for key in ("estimated_cycles",) if key in totals]
     keys = ["step", "name", "kind", "kernel", *sums]
-    rows = [tuple(row[key] for key in keys) for row in layers[:MOST_ROWS]]
-    if rest := layers[MOST_ROWS:]:
+    rows = [tuple(row[key] for key in keys) for row in layers[:MAX_ROWS]]
+    if rest := layers[MAX_ROWS:]:
         rows.append(("", f"{len(rest)} further layers", "", "", *(sum(row[key] for row in rest) for key in sums)))
     head = tuple(key.replace("estimated_", "").replace("_bytes", " B") for key in keys)
     note = "Instructions and cycles are estimates. A click on a head sorts."
@@ -396,7 +396,7 @@ def _layers(report: Report) -> Table:
 
 def _buffers(report: Report) -> Table:
     rows, own = [], [b["name"] for b in report["layout"]["buffers"] if "view_of" not in b]
-    for b in report["layout"]["buffers"][:MOST_ROWS]:
+    for b in report["layout"]["buffers"][:MAX_ROWS]:
         notes = [f"view of {brief(b['view_of'])}"] if "view_of" in b else []
         notes += [f"over {brief(b['overlaps'])}"] if "overlaps" in b else []
         notes += [f"ring of {b['rows']} rows"] if "rows" in b else []
@@ -432,7 +432,7 @@ def _changes(old: Report, new: Report) -> Part:
     ops += [("removed", name, "") for name in compared["ops"]["removed"]]
     ops += [("changed", row["name"], _words(row)) for row in compared["ops"]["changed"]]
     tables = [Table("Figures", ("figure", "old", "new", "change %"), tuple(rows))]
-    tables += [Table("Layers that differ", ("how", "name", "old -> new"), tuple(ops[:MOST_ROWS]))] if ops else []
+    tables += [Table("Layers that differ", ("how", "name", "old -> new"), tuple(ops[:MAX_ROWS]))] if ops else []
     return Part(f"changes since {old['model']['file']} on {old['target']}", tuple(tables))
 
 

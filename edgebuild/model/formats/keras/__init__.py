@@ -69,7 +69,7 @@ ADMITTED = {(module, name) for module, names in CLASSES.items() for name in name
 VALUES = ("__keras_tensor__", "__tuple__", "__ellipsis__", "__slice__", "__tensor__", "__numpy__")
 OPERATION = re.compile(r"keras\.(src\.)?ops(\.[a-z_]+)*")
 FUNCTION = re.compile(r"[a-z][a-z0-9_]{0,40}")  # of keras.activations
-DEEP = 100_000  # most values in a configuration
+MAX_CONFIGURATION = 100_000  # most values in a configuration
 HINT = "supported: layers of Keras that only compute; export the network to ONNX where it was trained"
 
 
@@ -127,8 +127,8 @@ def _check(config: Any, file: str) -> None:
     todo, seen = [("", config)], 0
     while todo:
         (where, value), seen = todo.pop(), seen + 1
-        if seen > DEEP:
-            raise fail(f"its configuration has more than {DEEP:,} values", file=file, hints=[HINT])
+        if seen > MAX_CONFIGURATION:
+            raise fail(f"its configuration has more than {MAX_CONFIGURATION:,} values", file=file, hints=[HINT])
         if isinstance(value, list):
             todo += [(where, one) for one in value]
         elif isinstance(value, dict):

@@ -15,15 +15,15 @@ import onnx
 
 from ....base.errors import fail
 from ...ir import Tensor
-from ..builder import MOST_OPS, MOST_TURNS
+from ..builder import MAX_OPS, MAX_TURNS
 from ..compose import axis_of, emit_branch
 
 Read = Callable[[Any, onnx.GraphProto, Sequence[str], str], list[str]]  # node, body, inputs, prefix of names -> outputs
-UNROLLED = f"loops are unrolled, up to {MOST_TURNS} turns"
+UNROLLED = f"loops are unrolled, up to {MAX_TURNS} turns"
 
 
 def check_operators(model: onnx.ModelProto, file: str) -> None:
-    """Raise EdgebuildError if inlining all functions gave more than MOST_OPS nodes, or if functions are recursive.
+    """Raise EdgebuildError if inlining all functions gave more than MAX_OPS nodes, or if functions are recursive.
 
     Nodes are counted without inlining, because nested calls may grow exponentially.
     """
@@ -35,8 +35,8 @@ def check_operators(model: onnx.ModelProto, file: str) -> None:
     except CycleError:
         raise fail("functions of the model call each other in a circle", file=file) from None
     count = sum(counts.get(_called(node), 1) for part in graphs(model.graph) for node in part.node)
-    if count > MOST_OPS:
-        raise fail(f"the model has {count} operators; at most {MOST_OPS} are read", file=file)
+    if count > MAX_OPS:
+        raise fail(f"the model has {count} operators; at most {MAX_OPS} are read", file=file)
 
 
 def _called(node: onnx.NodeProto) -> tuple[str, str]:
@@ -167,10 +167,10 @@ def _constant(node: Any, position: int, what: str) -> int:
 
 
 def _bounded(node: Any, turns: int) -> None:
-    if turns > MOST_TURNS:
-        raise node.error(f"more than {MOST_TURNS} turns", UNROLLED)
-    if len(node.builder.ops) > MOST_OPS or len(node.builder.tensors) > 2 * MOST_OPS:  # folded loops only add tensors
-        raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
+    if turns > MAX_TURNS:
+        raise node.error(f"more than {MAX_TURNS} turns", UNROLLED)
+    if len(node.builder.ops) > MAX_OPS or len(node.builder.tensors) > 2 * MAX_OPS:  # folded loops only add tensors
+        raise node.error(f"more than {MAX_OPS} operators once its loops are unrolled")
 
 
 def _sliced(node: Any, x: Tensor, axis: int, at: int) -> str:

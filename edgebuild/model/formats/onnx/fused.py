@@ -41,7 +41,7 @@ PARAMETRIC_ACTIVATIONS = {
     "ThresholdedRelu": {"alpha": 1.0},
 }
 PLAIN = ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus")  # activations without parameters
-LONGEST = 256  # steps
+MAX_STEPS = 256  # steps
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}  # per direction: runs backwards
 
 
@@ -202,8 +202,8 @@ def unrolled(node: OnnxNode) -> list[onnx.NodeProto]:
     if node.attr("input_forget", 0):
         raise node.error("input_forget", "this attribute must have its default")
     whole = Cell(node, (shape[1], shape[0], shape[2]) if batches_first else shape)
-    if whole.shape[0] > LONGEST:
-        raise node.error(f"{whole.shape[0]} steps", f"at most {LONGEST}; call the network step by step")
+    if whole.shape[0] > MAX_STEPS:
+        raise node.error(f"{whole.shape[0]} steps", f"at most {MAX_STEPS}; call the network step by step")
     directions = DIRECTIONS[node.attr("direction", "forward")]
     _check_shapes(whole, len(directions))
     functions = whole.functions(len(directions))

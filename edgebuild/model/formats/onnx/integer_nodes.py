@@ -21,9 +21,9 @@ from ...ir import Array
 from .fused import Fused
 
 Range = tuple[int, int]  # least and largest integer
-INT32, MOST_BITS, FAR = np.iinfo(np.int32), 46, 1 << 33
+INT32, MAX_BITS, FAR = np.iinfo(np.int32), 46, 1 << 33
 ENDS = -(1 << 62), 1 << 62  # range of unbounded numbers
-MOST_LEVELS = 1 << 20  # results of all channels up to which `_by_thresholds` is tried
+MAX_LEVELS = 1 << 20  # results of all channels up to which `_by_thresholds` is tried
 
 
 def integers(data: Array) -> Array:
@@ -123,7 +123,7 @@ def shift_of(form: Form, of: Range, low: int, high: int) -> Shift | None:
     if form.divisor == 1 << bits and bits <= 31 and _fits(factor, own):
         before, factor, added = _words(0 * own, factor, own)
         return Shift(before, factor, added, bits, low, high)
-    return _by_thresholds(form, of, low, high) if (high - low) * factor.size <= MOST_LEVELS else None
+    return _by_thresholds(form, of, low, high) if (high - low) * factor.size <= MAX_LEVELS else None
 
 
 def _fits(*numbers: Array) -> bool:
@@ -151,7 +151,7 @@ def _by_thresholds(form: Form, of: Range, low: int, high: int) -> Shift | None:
     begin = np.clip(begin, -FAR, FAR).astype(np.int64)
     ends = np.sort(np.stack([(before + end) * sign for end in of]).astype(np.int64), axis=0)
     constant = np.clip(rest // form.divisor, low, high).astype(np.int64)
-    for bits in range(MOST_BITS, -1, -1):
+    for bits in range(MAX_BITS, -1, -1):
         wanted = (size * (2 << bits) + form.divisor) // (2 * form.divisor)
         if not _fits(wanted) or wanted[size > 0].min(initial=INT32.max) < 1 << max(bits - 30, 0):
             continue  # factors of few bits are inexact, and the rounding half must fit in 64 bits with the products

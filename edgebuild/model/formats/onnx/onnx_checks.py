@@ -17,7 +17,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from ....base.errors import Diagnostic, EdgebuildError, fail, grouped
 from ....base.inputs import MODEL, read_bytes
-from ..builder import LARGEST, needed
+from ..builder import MAX_BYTES, needed
 from .control_flow import bodies, check_operators, graphs, reads
 from .external import load_external
 
@@ -445,7 +445,7 @@ def _is_typed(value: onnx.ValueInfoProto) -> bool:
 
 def _make_dense(model: onnx.ModelProto, file: str) -> None:
     """Make sparse constants dense, in place: shape inference and ops do not support them."""
-    left = LARGEST
+    left = MAX_BYTES
     for part in (part for top in (model.graph, *model.functions) for part in graphs(top)):
         for sparse in getattr(part, "sparse_initializer", ()):
             part.initializer.append(_dense(sparse, sparse.values.name, left, file))

@@ -258,7 +258,7 @@ TREE_READERS: Mapping[str, Callable[[Any], None]] = {
 # scikit-learn: a kernel function of all support vectors, a matrix of coefficients, and votes.
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
-MOST_DEGREE = 8
+MAX_DEGREE = 8
 
 
 def _operands(node: Any, count: int, weights: Array) -> list[str]:
@@ -267,7 +267,7 @@ def _operands(node: Any, count: int, weights: Array) -> list[str]:
     For a linear kernel the vectors are folded into the weights, which is smaller and rounds less.
     """
     kind, degree, vectors = node.attr("kernel_type", "LINEAR"), _parameters(node)[2], node.floats("support_vectors")
-    if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MOST_DEGREE + 1)):
+    if kind not in KERNELS or (kind == "POLY" and degree not in range(1, MAX_DEGREE + 1)):
         raise node.error(f"kernel {kind}, degree {degree}", f"supported: {', '.join(KERNELS)}; degrees 1 to 8")
     if count < 1 or len(node.tensor(0).shape) != 2 or vectors.size != count * node.tensor(0).shape[1]:
         seen = f"{vectors.size} numbers of {count} support vectors, input of shape {node.tensor(0).shape}"

@@ -274,7 +274,7 @@ def _given(node: Any, position: int, what: str) -> Array | None:
     return data if data.size else None
 
 
-MOST_PLACES = 1 << 24  # most elements of a dimension: float32 represents all integers up to it
+MAX_PLACES = 1 << 24  # most elements of a dimension: float32 represents all integers up to it
 
 
 def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
@@ -297,8 +297,8 @@ def _resized_sizes(node: Any, x: Tensor) -> tuple[list[int], list[float]]:
             factor[a], new[a] = float(s), floor(np.float32(s) * np.float32(x.shape[a]))  # in float32 as onnxruntime
     if min(factor) <= 0 or min(new) < 1:
         raise node.error(f"sizes {new} and scales {factor}", "all must be positive")
-    if max(new) > MOST_PLACES:
-        raise node.error(f"sizes {new}", f"at most {MOST_PLACES} of a dimension: places are counted in float32")
+    if max(new) > MAX_PLACES:
+        raise node.error(f"sizes {new}", f"at most {MAX_PLACES} of a dimension: places are counted in float32")
     checked_size(replace(x, name=node.outputs[0], shape=tuple(new)), node.builder.graph.file)
     return new, factor
 

@@ -425,7 +425,7 @@ def spread(node: OnnxNode) -> tuple[Array, Array] | None:
 #
 # JAX exports dynamic_slice so, PyTorch x[i : i + 3] and narrow.
 
-MOST = 64  # elements of a tensor of starts or ends
+MAX_ENDS = 64  # elements of a tensor of starts or ends
 DEEPEST = 32  # length of the chain of nodes that computes one
 REMEDY = "slice from a start to the same start plus a constant, in steps of 1"
 
@@ -481,9 +481,9 @@ def _sums(node: OnnxNode, name: str, depth: int) -> Sums:
     if t.data is not None:
         return np.full(t.shape, "", object), t.data.astype(np.int64)
     op = next((op for op in reversed(node.builder.ops) if name in op.outputs), None)
-    if op is not None and depth < DEEPEST and t.elements <= MOST and t.dtype in ("int32", "int64"):
+    if op is not None and depth < DEEPEST and t.elements <= MAX_ENDS and t.dtype in ("int32", "int64"):
         operands = [node.builder.tensors[n] for n in op.inputs]
-        if op.kind in SUMS_OF_KIND and all(o.elements <= MOST and o.dtype in ("int32", "int64") for o in operands):
+        if op.kind in SUMS_OF_KIND and all(o.elements <= MAX_ENDS and o.dtype in ("int32", "int64") for o in operands):
             sums = SUMS_OF_KIND[op.kind](op, [_sums(node, n, depth + 1) for n in op.inputs])
             if sums is not None:
                 return sums
@@ -527,7 +527,7 @@ PLACES = {"Slice": sliced}
 #
 # The matrix has a row per number of a line, and real and imaginary part of each frequency in adjacent columns.
 
-LONGEST = 2048  # longest line that is transformed by a matrix
+MAX_LINE = 2048  # longest line that is transformed by a matrix
 OPEN = (None, None)
 
 
@@ -588,8 +588,8 @@ def _transformed(node: OnnxNode, x: str, shape: tuple[int, ...], length: int, ba
     if half and 4 <= length <= 1 << 14 and not length & (length - 1) and size <= length:
         product = node.inner("irfft" if back else "rfft", [node.reshaped(x, (*lead, size * parts))], length=length)
         return node.reshaped(product, (*lead, length, 1) if back else (*lead, length // 2 + 1, 2))
-    if length > LONGEST or length < 1:
-        hint = f"at most {LONGEST}, but for real lines of a power of two onesided"
+    if length > MAX_LINE or length < 1:
+        hint = f"at most {MAX_LINE}, but for real lines of a power of two onesided"
         raise node.error(f"a length of {length}", hint)
     results = 1 if half and back else 2
     count = length // 2 + 1 if half else length

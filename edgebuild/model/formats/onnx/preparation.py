@@ -188,11 +188,11 @@ def _type(name: str, writers: Mapping[str, onnx.NodeProto], types: Mapping[str, 
 #
 # The evaluator computes a node as a whole, in Python, so nodes with too many elements or products are refused before.
 
-MOST = 1 << 22  # elements of a result that is larger than its operands; no flash holds more
-MOST_AT_ALL = 1 << 26  # elements of all folded constants
-MOST_PRODUCTS = 1 << 30  # products in matrix products, which the evaluator computes in numpy
-MOST_TAPS = 1 << 25  # elements under all windows, which the evaluator copies or visits one by one
-MOST_SIZES = 1024  # elements of an operand whose values may determine the result's shape
+MAX_GROWN = 1 << 22  # elements of a result that is larger than its operands; no flash holds more
+MAX_AT_ALL = 1 << 26  # elements of all folded constants
+MAX_PRODUCTS = 1 << 30  # products in matrix products, which the evaluator computes in numpy
+MAX_TAPS = 1 << 25  # elements under all windows, which the evaluator copies or visits one by one
+MAX_SIZES = 1024  # elements of an operand whose values may determine the result's shape
 PRECISIONS = ("float16", "bfloat16", "float64")
 PRODUCTS, WINDOWS = ("MatMul", "Gemm", "MatMulInteger"), ("Conv", "ConvTranspose", "ConvInteger")
 
@@ -267,7 +267,7 @@ def _within_steps(node: OnnxNode, values: dict[str, Array]) -> Array:
 def _refuse_large(node: OnnxNode, values: dict[str, Array]) -> None:
     given = sum(v.size for v in values.values())
     for shape in _shapes(node, values):
-        if prod(shape) > min(max(MOST, given), MOST_AT_ALL - node.builder.computed):
+        if prod(shape) > min(max(MAX_GROWN, given), MAX_AT_ALL - node.builder.computed):
             raise node.error(f"a constant of shape {'x'.join(map(str, shape))} is too large")
         for what, count, most in _work(node, values, prod(shape)):
             if count > most:
@@ -289,7 +289,7 @@ def _shapes(node: OnnxNode, values: dict[str, Array]) -> Iterator[tuple[int, ...
     types = {
         n: helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in values.items()
     }
-    sizes = {n: numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= MOST_SIZES}
+    sizes = {n: numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= MAX_SIZES}
     opsets = [helper.make_opsetid("", node.opset)]
     inferred: dict[str, onnx.TypeProto] = {}
     with suppress(Exception):  # for sequences, and for errors that the evaluator reports
@@ -317,11 +317,11 @@ def _work(node: OnnxNode, values: dict[str, Array], elements: int) -> Iterator[t
     """Names, counts and limits of the node's operations."""
     read = [values[name] for name in node.inputs if name]
     if node.origin in PRODUCTS:
-        yield "products", elements * (read[0].size // max(prod(read[0].shape[:-1]), 1)), MOST_PRODUCTS
+        yield "products", elements * (read[0].size // max(prod(read[0].shape[:-1]), 1)), MAX_PRODUCTS
     taps = prod(node.attr("kernel_shape", [1]))
     if node.origin in WINDOWS and len(read) > 1:
         taps = prod(read[1].shape[1:])
-    yield "elements under its windows", elements * taps if taps > 1 else 0, MOST_TAPS
+    yield "elements under its windows", elements * taps if taps > 1 else 0, MAX_TAPS
 
 
 MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Identity", "Expand", "Tile")

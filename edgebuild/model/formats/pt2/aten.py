@@ -23,7 +23,7 @@ from ....base.inputs import JSON, MODEL, read_bytes
 from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from .. import compose
-from ..builder import MOST_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
+from ..builder import MAX_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
 from ..channels_first import ChannelsFirstNode
 from ..compose import axis_of
 from ..onnx.onnx_operators import READERS as ONNX
@@ -484,7 +484,7 @@ READERS = {("quantized_decomposed." if "quantize_per" in name else "aten.") + na
 UNKNOWN = (
     "edgebuild ops pt2 lists what is supported; with torch and onnxscript installed, PyTorch's exporter reads more"
 )
-MOST_COMPUTED = 1 << 24  # most elements of a constant that is folded while reading
+MAX_COMPUTED = 1 << 24  # most elements of a constant that is folded while reading
 BROKEN = (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, BadZipFile)
 
 
@@ -512,9 +512,9 @@ def _read(archive: Archive, file: str, wanted: Sequence[str]) -> Graph:
     results = [(kind, own) for spec in signature["output_specs"] for kind, own in spec.items()]
     states = {own["buffer_name"]: own["arg"]["name"] for kind, own in results if kind == "buffer_mutation"}
     ends = [name for kind, own in results if kind == "user_output" for name in tensors_of(value_of(own["arg"]))]
-    if len(graph["nodes"]) > MOST_OPS or (others := {k for k, _ in results} - {"buffer_mutation", "user_output"}):
+    if len(graph["nodes"]) > MAX_OPS or (others := {k for k, _ in results} - {"buffer_mutation", "user_output"}):
         text = f"a program of {len(graph['nodes'])} nodes with results of the kinds {sorted(others)}"
-        raise fail(text, file=file, hints=[f"supported: {MOST_OPS} nodes, tensors, buffers that change"])
+        raise fail(text, file=file, hints=[f"supported: {MAX_OPS} nodes, tensors, buffers that change"])
     inputs = []
     for kind, own in ((kind, own) for spec in signature["input_specs"] for kind, own in spec.items()):
         if kind in ("parameter", "buffer", "tensor_constant"):
@@ -554,7 +554,7 @@ def _read_node(node: Node) -> None:
             raise node.builder.unsupported_results.get(name) or node.error(f"reads '{name}', which nothing computes")
     read, first = [node.builder.tensors[name] for name in node.inputs], len(node.builder.ops)
     constant, shape = all(t.constant and t.quant is None for t in read), node.output_type()[1]
-    if constant and prod(shape) > MOST_COMPUTED:
+    if constant and prod(shape) > MAX_COMPUTED:
         raise node.error(f"a constant of shape {shape} is too large", "compute it in the application")
     READERS[node.origin](node)
     if constant:
@@ -600,8 +600,8 @@ def _program(archive: Archive, file: str) -> tuple[dict[str, Any], list[Array]]:
     if others := sorted({kind for kind, _ in results} - {"user_output"}):
         hint = "a network whose state changes is read without an exporter, and not quantised"
         raise fail(f"the program has results of kind {others[0]}", file=file, hints=[hint])
-    if len(graph["nodes"]) > MOST_OPS:
-        raise fail(f"the program has {len(graph['nodes'])} nodes", file=file, hints=[f"supported: {MOST_OPS}"])
+    if len(graph["nodes"]) > MAX_OPS:
+        raise fail(f"the program has {len(graph['nodes'])} nodes", file=file, hints=[f"supported: {MAX_OPS}"])
     nodes, seen = [_node(entry, file) for entry in graph["nodes"]], {*inputs, *constants}
     nodes = [node for node in nodes if node["target"].partition(".")[0] not in CHECKS]
     for node in nodes:

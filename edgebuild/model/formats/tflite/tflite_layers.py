@@ -177,14 +177,14 @@ def read_local_response(node: Any) -> None:
     compose.local_response(node, len(x.shape) - 1, radius, radius - 1, options.Bias(), options.Alpha(), options.Beta())
 
 
-LEAST = 1e-6  # least divisor of L2_NORMALIZATION of floats in TFLM
+MIN_DIVISOR = 1e-6  # least divisor of L2_NORMALIZATION of floats in TFLM
 
 
 def read_l2_normalization(node: Any) -> None:
     if node.options("L2NormOptions").FusedActivationFunction():
         raise node.error("an activation function is fused", "supported: none")
     if is_float(node.tensor(0)):
-        return compose.over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", LEAST)
+        return compose.over_norm(node, (len(node.tensor(0).shape) - 1,), "square", "sqrt", MIN_DIVISOR)
     node.emit("unit_rows", node.inputs[:1], **({"scaled_first": True} if node.inputs[0] in node.legacy else {}))
 
 
@@ -258,7 +258,7 @@ def read_topk(node: Any) -> None:
         node.emit("topk", node.inputs[:1], output=output, **attrs)
 
 
-MOST_PADDING = 1 << 15  # elements at an end of a dimension of SPACE_TO_BATCH_ND
+MAX_PADDING = 1 << 15  # elements at an end of a dimension of SPACE_TO_BATCH_ND
 
 
 def read_slice(node: Any) -> None:
@@ -388,8 +388,8 @@ def read_space_to_batch(node: Any) -> None:
     x, block = node.tensor(0), node.numbers(1, "block")
     pads = np.reshape(node.constant(2, "paddings").data, (-1, 2))
     count, index = len(block), compose.whole_index(x)
-    if pads.min(initial=0) < 0 or pads.max(initial=0) > MOST_PADDING:
-        raise node.error(f"paddings {pads.tolist()}", f"from 0 to {MOST_PADDING} elements are supported")
+    if pads.min(initial=0) < 0 or pads.max(initial=0) > MAX_PADDING:
+        raise node.error(f"paddings {pads.tolist()}", f"from 0 to {MAX_PADDING} elements are supported")
     for d, (before, after) in enumerate(pads, start=1):
         index[d] = [-1] * int(before) + list(range(x.shape[d])) + [-1] * int(after)
     value = zero_of(x) if node.outputs[0] in node.unsized else 0

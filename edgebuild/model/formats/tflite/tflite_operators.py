@@ -28,8 +28,8 @@ from . import tflite_layers
 from . import tflite_layers as layers
 from .tflite_layers import fused_clamp
 
-MOST_FRAMES = 256  # of a call; each frame is an op or operand
-MOST_SAMPLES = 1 << 20  # of a delay or a frame
+MAX_FRAMES = 256  # of a call; each frame is an op or operand
+MAX_SAMPLES = 1 << 20  # of a delay or a frame
 
 
 def _remembered(node: Any, shape: tuple[int, ...], dtype: str, like: Tensor | None = None) -> str:
@@ -70,7 +70,7 @@ def _shifted(node: Any, state: str, x: str, axis: int, start: Array | None = Non
 def _stream_options(node: Any, least: dict[str, int], x: Tensor, types: tuple[str, ...] = ("int16",)) -> list[int]:
     """Options named in `least`, in order. Raises EdgebuildError below these least values, or for a wrong type of x."""
     numbers = _signal_options(node, {name: name for name in least})
-    bad = [f"{name} {numbers[name]}" for name, low in least.items() if not low <= numbers[name] <= MOST_SAMPLES]
+    bad = [f"{name} {numbers[name]}" for name, low in least.items() if not low <= numbers[name] <= MAX_SAMPLES]
     if bad or x.dtype not in types or not x.shape:
         raise node.error(
             ", ".join(bad) or f"'{x.name}' is {x.dtype} of shape {x.shape}", f"supported: {' and '.join(types)}"
@@ -96,9 +96,9 @@ def read_overlap_add(node: Any) -> None:
     """Read SignalOverlapAdd: add each frame to the tail of earlier ones; the first `frame_step` samples are results."""
     x = node.tensor(0)
     (step,) = _stream_options(node, {"frame_step": 1}, x, ("int16", "float32"))
-    if len(x.shape) < 2 or step > x.shape[-1] or x.shape[-2] > MOST_FRAMES:
+    if len(x.shape) < 2 or step > x.shape[-1] or x.shape[-2] > MAX_FRAMES:
         raise node.error(
-            f"steps of {step} in frames of shape {x.shape}", f"frames are not shorter, and at most {MOST_FRAMES}"
+            f"steps of {step} in frames of shape {x.shape}", f"frames are not shorter, and at most {MAX_FRAMES}"
         )
     outer, (count, size), axis = x.shape[:-2], x.shape[-2:], len(x.shape) - 2
     if size == step:
@@ -121,7 +121,7 @@ def read_framer(node: Any) -> None:
     x = node.tensor(0)
     size, step, prefill = _stream_options(node, {"frame_size": 1, "frame_step": 1, "prefill": 0}, x)
     count = x.shape[-1] // step
-    if size < step or x.shape[-1] % step or count > MOST_FRAMES:
+    if size < step or x.shape[-1] % step or count > MAX_FRAMES:
         raise node.error(f"frames of {size} every {step} of {x.shape[-1]} samples", "the step divides the samples")
     ahead = size if prefill else -(-size // step) * step  # samples available when a frame is complete
     line, axis = x.name, len(x.shape) - 1
@@ -148,10 +148,8 @@ def read_stacker(node: Any) -> None:
     names = {"num_channels": 1, "stacker_left_context": 0, "stacker_right_context": 0, "stacker_step": 1}
     channels, left, right, step = _stream_options(node, names, x)
     count = left + right + 1
-    if x.shape != (channels,) or step > count or count > MOST_FRAMES:
-        raise node.error(
-            f"steps of {step} in {count} frames of shape {x.shape}", f"at most {MOST_FRAMES} of {channels}"
-        )
+    if x.shape != (channels,) or step > count or count > MAX_FRAMES:
+        raise node.error(f"steps of {step} in {count} frames of shape {x.shape}", f"at most {MAX_FRAMES} of {channels}")
     if count == 1:
         _whole_number(node, 0, x.name)
     else:

@@ -26,7 +26,7 @@ import numpy as np
 from ....base.errors import EdgebuildError, did_you_mean, fail
 from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
-from ..builder import MOST_OPS, MOST_TURNS, GraphBuilder, Node, checked_size, needed
+from ..builder import MAX_OPS, MAX_TURNS, GraphBuilder, Node, checked_size, needed
 from ..compose import emit_branch
 from .tflite_operators import READERS
 
@@ -72,8 +72,8 @@ TYPES = {
 }  # fmt: skip
 NAMES = {5: "text", 8: "complex", 10: "float64", 11: "complex", 16: "uint16", 17: "computed int4"}
 INT4 = 17
-MOST_SCALE = 2.0**96  # the largest 32-bit integer times it is a finite float32
-LEAST_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # products with other scales cannot overflow
+MAX_SCALE = 2.0**96  # the largest 32-bit integer times it is a finite float32
+MIN_SCALE = float(np.finfo(np.float32).smallest_subnormal)  # products with other scales cannot overflow
 PLAIN = ("float32", "float16", "bool")  # types for which a scale in the file is ignored
 REMEDIES = {"complex": "; compute spectra (RFFT) in the application, and begin the model behind them"}
 OPERATORS = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
@@ -177,7 +177,7 @@ def _dense(buffer: Any, like: Tensor, where: Array) -> Array:
 
 
 def _quant(t: Any, rank: int, name: str, file: str, data: Array | None) -> Quant | None:
-    """Scales and zero points. For all-zero constants the converter writes scale 0, which is replaced by LEAST_SCALE."""
+    """Scales and zero points. For all-zero constants the converter writes scale 0, which is replaced by MIN_SCALE."""
     q = t.Quantization()
     if q is None or not q.ScaleLength() or TYPES.get(t.Type()) in PLAIN:
         return None
@@ -188,11 +188,11 @@ def _quant(t: Any, rank: int, name: str, file: str, data: Array | None) -> Quant
     if len(zero) != len(scale):
         raise fail(f"tensor '{name}' has {len(scale)} scales and {len(zero)} zero points", file=file)
     if scale == (0.0,) and data is not None and (data == zero[0]).all():
-        scale = (LEAST_SCALE,)
+        scale = (MIN_SCALE,)
     if not all(0 <= s < float("inf") for s in scale) or (len(scale) == 1 and scale[0] == 0):
         raise fail(f"tensor '{name}' has scale {min(scale)}; scales must be positive and finite", file=file)
-    if max(scale, default=0) > MOST_SCALE:
-        raise fail(f"tensor '{name}' has scale {max(scale):g}; at most {MOST_SCALE:g}", file=file)
+    if max(scale, default=0) > MAX_SCALE:
+        raise fail(f"tensor '{name}' has scale {max(scale):g}; at most {MAX_SCALE:g}", file=file)
     axis = q.QuantizedDimension() if q.QuantizedDimension() < rank else 0
     return Quant(scale, zero, axis if len(scale) > 1 else None)
 
@@ -360,14 +360,14 @@ class Lists:
 
     def reserve(self, node: Any) -> None:
         (count,) = node.numbers(1, "the length of the list")
-        if not 0 < count <= MOST_COUNTS:
-            raise node.error(f"a list of {count} tensors", f"lists have 1 to {MOST_COUNTS}")
+        if not 0 < count <= MAX_COUNTS:
+            raise node.error(f"a list of {count} tensors", f"lists have 1 to {MAX_COUNTS}")
         self.handles[node.outputs[0]] = ("",) * count
 
     def split(self, node: Any) -> None:
         x = node.tensor(0)
-        if not x.shape or x.shape[0] > MOST_COUNTS:
-            raise node.error(f"a list made of a tensor of shape {x.shape}", f"lists have 1 to {MOST_COUNTS} tensors")
+        if not x.shape or x.shape[0] > MAX_COUNTS:
+            raise node.error(f"a list made of a tensor of shape {x.shape}", f"lists have 1 to {MAX_COUNTS} tensors")
         size, rest = (1, *x.shape[1:]), (0,) * (len(x.shape) - 1)
         rows = [node.inner("slice", [x.name], begin=(i, *rest), size=size) for i in range(x.shape[0])]
         self.handles[node.outputs[0]] = tuple(node.reshaped(row, x.shape[1:]) for row in rows)
@@ -419,17 +419,17 @@ def unroll(node: Any, read: Read, variables: Variables) -> None:
     values = [name if name in variables.handles else node.tensor(i).name for i, name in enumerate(node.inputs)]
     if min(options.CondSubgraphIndex(), options.BodySubgraphIndex()) < 1:
         raise node.error("a loop around the whole model", "the file is damaged; fetch or export it again")
-    for turn in range(MOST_TURNS + 1):
+    for turn in range(MAX_TURNS + 1):
         (condition,) = read(options.CondSubgraphIndex(), values, f"{node.name}/condition{turn}")
         if tensors[condition].data is None:
             raise node.error("the number of turns is computed by the graph", "loops are unrolled; give them a constant")
         if not tensors[condition].data.all():
             break
         values = read(options.BodySubgraphIndex(), values, f"{node.name}/{turn}")
-        if len(node.builder.ops) > MOST_OPS:
-            raise node.error(f"more than {MOST_OPS} operators once its loops are unrolled")
+        if len(node.builder.ops) > MAX_OPS:
+            raise node.error(f"more than {MAX_OPS} operators once its loops are unrolled")
     else:
-        raise node.error(f"more than {MOST_TURNS} turns", f"loops are unrolled, up to {MOST_TURNS} turns")
+        raise node.error(f"more than {MAX_TURNS} turns", f"loops are unrolled, up to {MAX_TURNS} turns")
     _ends(node, values, variables)
 
 
@@ -472,8 +472,8 @@ ACTIVATIONS = ("int8", "int16", "int32", "float32")
 MAY_MISS = (  # operators whose operands after the first may be missing
     "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM",
 )  # fmt: skip
-DEEPEST, MOST_COPIES = 40, 1 << 13  # nesting depth of subgraphs, and copies in all: a loop of 256 turns has 513
-MOST_COUNTS = 1024  # elements of constants that are folded while reading, and of lists
+DEEPEST, MAX_COPIES = 40, 1 << 13  # nesting depth of subgraphs, and copies in all: a loop of 256 turns has 513
+MAX_COUNTS = 1024  # elements of constants that are folded while reading, and of lists
 BROKEN = (struct.error, LookupError, TypeError, OverflowError, MemoryError, AttributeError, UnicodeError)
 
 
@@ -641,8 +641,8 @@ class _Inner:
         Copies share their constants. Names of their other tensors begin with `prefix`.
         """
         self.copies += 1  # a small file may nest subgraphs so that the number of copies is exponential
-        if self.copies > MOST_COPIES or len(self.open) > DEEPEST:
-            text = f"more than {MOST_COPIES} copies of graphs, or more than {DEEPEST} in one another"
+        if self.copies > MAX_COPIES or len(self.open) > DEEPEST:
+            text = f"more than {MAX_COPIES} copies of graphs, or more than {DEEPEST} in one another"
             raise fail(text, file=self.file, hints=["loops and branches are read once for each turn and place"])
         subgraph = self.model.Subgraphs(number)
         if number not in self.tensors:
@@ -776,7 +776,7 @@ def _read_node(node: Node) -> None:
     before = len(node.builder.ops)
     READERS[node.origin](node)
     operands = [node.builder.tensors[name] for name in node.inputs if name in node.builder.tensors]
-    counts = (t.dtype in ("int32", "int64", "bool") and t.elements <= MOST_COUNTS for t in operands)
+    counts = (t.dtype in ("int32", "int64", "bool") and t.elements <= MAX_COUNTS for t in operands)
     if all(t.constant and t.quant is None for t in operands) and all(counts):  # computations of shapes, for example
         node.builder.compute(before)
 

@@ -246,19 +246,19 @@ def widened_pairs_alone(s: Sums, form: Form) -> Gathered | None:
     return gathered and replace(gathered, left=0, alone="", in_place=PIXELS if gathered.shape["pointwise"] else "")
 
 
-MOST_CHANNELS, MOST_ROWS = 8, 5  # most channels of a pixel and rows of a window whose copies are unrolled
+MAX_CHANNELS, MAX_ROWS = 8, 5  # most channels of a pixel and rows of a window whose copies are unrolled
 
 
 def packed_taps(s: Sums, form: Form) -> Gathered | None:
     """Operands of two pixels whose rows of taps have no gaps, if each row by itself would be padded to four taps."""
     c, ow, (fh, fw) = s.size[2], s.out[1], s.window
     n, run = whole_words(fh * fw * c), fw * c
-    if n >= fh * whole_words(run) or c > MOST_CHANNELS or s.dilation[1] != 1 or not _whole(s):
+    if n >= fh * whole_words(run) or c > MAX_CHANNELS or s.dilation[1] != 1 or not _whole(s):
         return None
     edges, outside = s.padded_columns, s.padded_rows
     shape = sums_shape(s, form) | {
         "n": n, "run": run, "odd": bool(ow % 2), "edges": edges, "padded_rows": outside,
-        "whole_windows": not (form.rings and form.rings[0]) and fh <= MOST_ROWS, "line": s.dilation[0] * s.size[1] * c,
+        "whole_windows": not (form.rings and form.rings[0]) and fh <= MAX_ROWS, "line": s.dilation[0] * s.size[1] * c,
     }  # fmt: skip
     passes = -(-ow // 2) * _rows(s, form)
     edge = borders(s, form, 2)
@@ -297,13 +297,13 @@ def _bytes(together: int) -> Callable[[Sums, Form], Gathered | None]:
     return gather
 
 
-MOST_TAPS = 25  # most taps of a window whose rows are listed on the stack
+MAX_TAPS = 25  # most taps of a window whose rows are listed on the stack
 
 
 def row_pointers(s: Sums, form: Form) -> Gathered | None:
     """Operands of one pixel, read in place: the scratch is a pixel of padding, or none."""
     c, ow, (fh, fw) = s.size[2], s.out[1], s.window
-    if c % 4 or s.pointwise or s.dilation[1] != 1 or not _whole(s) or fh * fw > MOST_TAPS:
+    if c % 4 or s.pointwise or s.dilation[1] != 1 or not _whole(s) or fh * fw > MAX_TAPS:
         return None
     padded = s.padded_columns or s.padded_rows
     shape = sums_shape(s, form) | {"padded_columns": s.padded_columns, "padded_rows": s.padded_rows}

@@ -21,7 +21,7 @@ REGISTERS = tuple(f"r{n}" for n in range(4, 12))
 SUMS = REGISTERS[:4]
 # Functions for rows of int8: groups of four taps before the loop, and in an iteration; whether a last one overlaps.
 KINDS = {"": (1, 1, False), "_ragged": (1, 1, True), "_even": (2, 2, False), "_odd": (1, 2, False)}
-LARGEST = 2**15  # most terms of a sum, each of which is below 2^16
+MAX_TERMS = 2**15  # most terms of a sum, each of which is below 2^16
 
 
 def _four(first: bool = False) -> list[str]:
@@ -122,7 +122,7 @@ def product(layer: KernelLayer) -> Kernel | None:
     (x, w), y = graph.operands(op), graph.result(op)
     m, c, (a, b, n, columns) = contractions.multiplier(op, graph), x.shape[3], y.shape
     finish = _finish(graph.arithmetic, m, c)
-    fits = {x.dtype, w.dtype, y.dtype} == {"int8"} and 8 <= c < LARGEST
+    fits = {x.dtype, w.dtype, y.dtype} == {"int8"} and 8 <= c < MAX_TERMS
     if not fits or not finish or spatial.bounds(op, y) != (-128, 127):
         return None
     groups = -(-c // 4)

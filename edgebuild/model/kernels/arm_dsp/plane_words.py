@@ -25,7 +25,7 @@ from .weight_words import factors
 # Paces (`bench-cycles`): with slow flash; and, of weights in registers against compiled code, on a core that issues
 # one instruction at a time: loads stand one by one.
 FETCHING, PACE = 1.15, 0.85
-MOST_SUMMED = 9  # weights that are summed at run time, so that a bias of two bytes replaces a start value
+MAX_SUMMED = 9  # weights that are summed at run time, so that a bias of two bytes replaces a start value
 
 
 HELD = ("r1", "r2", "r3", "r4", "r5", "r6")  # weights that stay in registers
@@ -90,7 +90,7 @@ class Words(Thumb):
         bounds = {"low": s.low, "high": s.high} if s.finish.endswith("_clamped") else {}
         scalars: Numbers = {"y_zero": s.y_zero, **code.scalars, **bounds}
         bias = s.start + s.x_zero * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
-        if code.unit and s.window[0] * s.window[1] <= MOST_SUMMED and bool((abs(bias) < 2**15).all()):
+        if code.unit and s.window[0] * s.window[1] <= MAX_SUMMED and bool((abs(bias) < 2**15).all()):
             how, clamped, _ = code.finish.partition("_clamped")
             return Ends(f"{how}_bias{clamped}", code.words, bias.astype("<i2")[:, None].view(np.int8), scalars)
         numbers = np.concatenate([s.start[:, None], code.words], axis=1)

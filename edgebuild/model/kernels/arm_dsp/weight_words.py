@@ -20,8 +20,8 @@ from ...ops.spatial import computed_once, words
 from .wide import stream
 
 TURNS = 32  # numbers that the lowest five bits can hold
-MOST_SUM = 2**30  # bound of a sum: products with a factor of 33 bits fit int64
-LEAST_RIGHT, MOST_RIGHT = 2, 22  # 2^(32 - right) is positive, and the beginnings of results times 2^32 fit int64
+MAX_SUM = 2**30  # bound of a sum: products with a factor of 33 bits fit int64
+MIN_RIGHT, MAX_RIGHT = 2, 22  # 2^(32 - right) is positive, and the beginnings of results times 2^32 fit int64
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def two_words(s: Sums) -> Factors:
 def _one_word(how: str, bounds: tuple[int, int], *arrays: bytes) -> tuple[Array, int] | None:
     """The words, K x 1, and the unit. `bounds`: of results without zero point; mantissa, right, most by channel."""
     mantissa, right, most = (np.frombuffer(a, np.int64) for a in arrays)
-    right = np.where(most == 0, np.maximum(right, LEAST_RIGHT), right)  # any shift gives the result
-    if right.min() < LEAST_RIGHT or right.max() > MOST_RIGHT or most.max() >= MOST_SUM:
+    right = np.where(most == 0, np.maximum(right, MIN_RIGHT), right)  # any shift gives the result
+    if right.min() < MIN_RIGHT or right.max() > MAX_RIGHT or most.max() >= MAX_SUM:
         return None
     exact = 2 * mantissa
     least, last = _interval(_begins(how, bounds, right), exact, most)
@@ -109,7 +109,7 @@ def _interval(begins: Array, exact: Array, most: Array) -> tuple[Array, Array]:
     return least, last
 
 
-MOST = 2**23  # bound of a sum that shares a word: 256 times it fits int32
+MAX_SHARED = 2**23  # bound of a sum that shares a word: 256 times it fits int32
 OFFSETS, STEPS = np.array([8, 8, 8, 0]), 4 * np.arange(4)  # added to 4-bit weights, and their bits in a half word
 
 
@@ -132,7 +132,7 @@ def of_channels_with(s: Sums, channels: int, rows: int, ends: Array) -> Array | 
     """
     taps, start, bound = _in_blocks(s, 2, channels, rows)
     halves = 256 * taps[:, 1] + taps[:, 0]
-    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound[:, 1].max() >= MOST:
+    if not s.fits or halves.min() < -(2**15) or halves.max() >= 2**15 or bound[:, 1].max() >= MAX_SHARED:
         return None
     return _of_halves(np.stack([start[:, 0], 256 * start[:, 1] + start[:, 0]], axis=1), halves, ends, channels)
 
@@ -188,7 +188,7 @@ def of_pixels(s: Sums, channels: int, rows: int) -> Array | None:
     """
     k = s.out[2]
     taps: Array = s.weights.reshape(k, -1).astype(np.int64)
-    if k % 2 or not s.fits or s.finish == "sums" or s.bound.max() >= MOST:
+    if k % 2 or not s.fits or s.finish == "sums" or s.bound.max() >= MAX_SHARED:
         return None
     fours = taps.reshape(k // 2, 2, -1, 4)[..., [0, 2, 1, 3]].reshape(k // 2, 2, -1, 2, 2) & 0xFF
     first, second = fours[:, 0], fours[:, 1]  # channels: pair, four, word, half of the word

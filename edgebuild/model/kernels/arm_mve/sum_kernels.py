@@ -294,7 +294,7 @@ def _number(to: str, number: int) -> list[str]:
 
 
 SHARED, COLUMNS, ROW = 1.35, 1.55, 1.75  # paces: loads are close to what waits for them (`bench-cycles`)
-MOST_OVER = 32  # pixels that are copied before their results are written over them
+MAX_OVER = 32  # pixels that are copied before their results are written over them
 
 
 def stream(s: Sums, taps: Array) -> Array:
@@ -321,7 +321,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     over = s.pointwise and form.over
     if over:
         pixels = s.size[0] * s.size[1]  # side by side
-        s, lean = replace(s, size=(1, pixels, s.size[2]), out=(1, pixels, s.out[2])), 4 * lean or MOST_OVER
+        s, lean = replace(s, size=(1, pixels, s.size[2]), out=(1, pixels, s.out[2])), 4 * lean or MAX_OVER
     (h, w, c), (oh, ow, _), (fh, fw) = s.size, s.out, s.window
     if not s.fits or s.weights.shape[3] != c or (s.dilation[1] != 1 and fw > 1):
         return None

@@ -18,7 +18,7 @@ from ..row import KernelLayer
 # Transpositions of a matrix in place: element by element along its cycles, or by blocks that move as a whole.
 
 WRITTEN_OUT = 8  # most elements of a pixel that are written out as statements
-MOST_SCRATCH = 512  # bytes of a piece, which is transposed through a copy
+MAX_SCRATCH = 512  # bytes of a piece, which is transposed through a copy
 
 
 def matrix(layer: KernelLayer) -> tuple[int, int] | None:
@@ -68,7 +68,7 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
 @cache
 def _block(short: int, long: int, item: int) -> int | None:
     """The most elements of a block that divides a long line and whose piece fits in the scratch; None: none does."""
-    fits = (n for n in range(min(long // 2, MOST_SCRATCH // (short * item)), 3, -1) if long % n == 0)
+    fits = (n for n in range(min(long // 2, MAX_SCRATCH // (short * item)), 3, -1) if long % n == 0)
     return next((n for n in fits if moves.cycle_starts(short, long // n)), None)
 
 
@@ -81,7 +81,7 @@ def copies(shape: Mapping[str, Any], call: float, byte: float) -> float:
 
 # Tables in place of arithmetic, and arithmetic in place of tables: plans choose by instructions and bytes of flash.
 
-LEAST = 256  # elements that are worth a table of 256 bytes
+MIN_ELEMENTS = 256  # elements that are worth a table of 256 bytes
 # Instructions of a 64-bit product, and of one by the compiler's library on Armv6-M; of an exponential; its products.
 PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
 RESCALED_BY_CALLS = 6.1  # times the instructions of a clamp or requantize, if long products are library calls
@@ -111,7 +111,7 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
     """A clamp or requantize of many elements by a table of results."""
     k, op, graph = layer.plain, layer.op, layer.graph
     count = int(str(k.shape["N"]))
-    if count < LEAST or (graph.operands(op)[0].dtype, graph.result(op).dtype) != ("int8", "int8"):
+    if count < MIN_ELEMENTS or (graph.operands(op)[0].dtype, graph.result(op).dtype) != ("int8", "int8"):
         return None
     table = Constant("table", SPECS[op.kind].reference(op, graph, INT8), "results of -128 to 127")
     shape: dict[str, Any] = {"expression": "table[x[i] + 128]", "N": count, "loops": ()}

@@ -22,7 +22,7 @@ from .two_in_one import ANY, MICROS, TwoInOne, ends_of, micro, name
 
 Groups = tuple[tuple[int, ...], ...]  # the taps of each group
 SIZES = (1, 2, 3, 4, 5, 6)  # taps of a group
-MOST_WEIGHT = 255  # sum of the absolute weights of a group: 128 x 255 < 2^15
+MAX_WEIGHT = 255  # sum of the absolute weights of a group: 128 x 255 < 2^15
 OPEN_GROUPS = 256  # open groups that the search looks at
 SMALL = 2**18  # weights of a layer for which the search tries groups of other sizes, too
 START = 0x8000  # start value of a group's sum
@@ -59,7 +59,7 @@ M0 = (PairsCore("eb_pairs_armv6m_4x1", 6, 16, in_row=7), PairsCore("eb_pairs_arm
 
 
 def groups(weights: Array, allowed: tuple[int, ...] = SIZES, quickly: bool = False) -> Groups:
-    """Taps of weights (K x taps) in groups of allowed sizes, at most MOST_WEIGHT in every channel, largest first."""
+    """Taps of weights (K x taps) in groups of allowed sizes, at most MAX_WEIGHT in every channel, largest first."""
     amounts = np.abs(weights.astype(np.int16)).astype(np.uint8)
     return _groups(amounts.tobytes(), amounts.shape, allowed, quickly)
 
@@ -106,7 +106,7 @@ def _first_fit(amounts: Array, order: Array, most: int) -> list[list[int]]:
                 break
         else:
             row, taps = len(held), []
-            left = full + full // 0x100 * MOST_WEIGHT - weights[tap]
+            left = full + full // 0x100 * MAX_WEIGHT - weights[tap]
             bins.append(taps)
             held.append((left, taps))
         taps.append(tap)

@@ -30,7 +30,7 @@ from ..micro import Function, Loop, Part
 from . import sum_kernels
 
 LABELS = {"piece": "0", "block": "6"}  # labels of the loops along a line
-MOST_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
+MAX_PRODUCTS = 60  # multiplications of a block that are written out; more of them go through a loop over rows
 CALL, LISTED = 20, 14  # instructions of compiled C: a call with its arguments, a row of a list
 Numbers = dict[str, int | float]
 
@@ -527,7 +527,7 @@ def _plane(core: type[Core], s: Sums, form: Form, upright: bool, together: int, 
     lines, run = (across, down) if upright else (down, across)
     if min(lines.used, run.used) < 1 or together > run.count or s.pad[0] < 0 or (upright and s.pad[1] < 0):
         return None
-    most = max(1, MOST_PRODUCTS // (1 if form.small else together * -(-run.taps // core.width)))
+    most = max(1, MAX_PRODUCTS // (1 if form.small else together * -(-run.taps // core.width)))
     item, beside = core.item_of(run), (together - 1) * run.stride + (run.taps - 1) * run.dilation
     if beside * item > core.far and not core.loads:
         return None

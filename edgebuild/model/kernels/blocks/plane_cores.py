@@ -371,7 +371,7 @@ class Armv6m(Thumb):
 
 # Planes in RV32IM: weights stay in registers where they all fit.
 
-MOST_HELD = 9  # weights that stay in registers
+MAX_HELD = 9  # weights that stay in registers
 
 
 class Rv32(Core):
@@ -400,7 +400,7 @@ class Rv32(Core):
 
     def __init__(self, p: Plane) -> None:
         super().__init__(p)
-        self.stays = not p.looped and p.taps <= MOST_HELD
+        self.stays = not p.looped and p.taps <= MAX_HELD
         free = ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]
         self.weights = [*free, self.w] if self.stays else free
 

@@ -19,7 +19,7 @@ from .. import phases
 from ..row import KernelLayer
 
 SPLIT = "eb_rescale_split"  # C function for cores without a long multiplication
-HELD, MOST_TAPS = 16, 128  # most taps of a depthwise window that stay in registers; that are unrolled
+HELD, MAX_TAPS = 16, 128  # most taps of a depthwise window that stay in registers; that are unrolled
 # Instructions that a result of eb_requantize takes more than one that is rounded in few steps; `./sconsw bench-kernels`
 # shows the error of the estimate.
 GENERAL = 10.0
@@ -140,7 +140,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     """
     (h, w, c), (oh, ow, k), (fh, fw) = s.size, s.out, s.window
     ends, rest = finish(s)
-    if not s.fits or c != k or fh * fw > MOST_TAPS or (PORTABLE not in form.core and ends != "general"):
+    if not s.fits or c != k or fh * fw > MAX_TAPS or (PORTABLE not in form.core and ends != "general"):
         return None
     step = 1 if form.rolled else s.dilation[0]  # rows of the plane between taps; by rows it has only those under taps
     rows = fh if form.rolled else max(s.pad[0] + h, (oh - 1) * s.stride[0] + (fh - 1) * step + 1)
@@ -179,7 +179,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
 #
 # The operands under the taps of two pixels are copied side by side, as is a pair of columns of a matrix.
 
-LARGEST = 2**15  # terms of a sum of a product of matrices, each of which is below 2^16
+MAX_TERMS = 2**15  # terms of a sum of a product of matrices, each of which is below 2^16
 
 
 def grouped(channels: int, core: SumsCore, layer: KernelLayer) -> Kernel | None:
@@ -233,7 +233,7 @@ def product(core: SumsCore, layer: KernelLayer) -> Kernel | None:
     """The kernel with blocks of two rows and two columns; an odd last one is computed with the one before it."""
     op, graph, k = layer.op, layer.graph, layer.plain
     (x, w), y, c = graph.operands(op), graph.result(op), graph.operands(op)[0].shape[3]
-    if {x.dtype, w.dtype, y.dtype} != {"int8"} or not 4 <= c < LARGEST or layer.form.small:
+    if {x.dtype, w.dtype, y.dtype} != {"int8"} or not 4 <= c < MAX_TERMS or layer.form.small:
         return None
     a, b, n, columns = y.shape
     m, (low, high) = contractions.multiplier(op, graph), spatial.bounds(op, y)

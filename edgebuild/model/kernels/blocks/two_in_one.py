@@ -138,7 +138,7 @@ def rv32(m: TwoInOne, ends: Ends) -> list[Part]:
         bnez a0, 1b
         """)
     constants = (
-        ("lui t6, 8",) if m.packs == "pixels" else ("li s8, 0x00FF00FF", "la s10, 3f", f"addi a1, a1, {-8 * MOST}")
+        ("lui t6, 8",) if m.packs == "pixels" else ("li s8, 0x00FF00FF", "la s10, 3f", f"addi a1, a1, {-8 * MAX_GROUP}")
     )
     enter, leave = rv_frame(FRAME)
     entries = _rv_entries() if m.packs == "channels" else ()
@@ -218,17 +218,17 @@ def _rv_ends(m: TwoInOne, ends: Ends) -> list[Part]:
     return code
 
 
-MOST = 24  # taps of a group, if loops are entered anywhere
+MAX_GROUP = 24  # taps of a group, if loops are entered anywhere
 
 
 def _rv_tap(number: int, first: bool) -> Lines:
     """A tap, counted from the end of its group: `first` starts the sums.
 
-    a0 points to the end of the group in x, a1 MOST taps before it in w, so that offsets are positive and instructions
+    a0 points to the end of the group in x, a1 MAX_GROUP taps before it in w: offsets are positive and instructions
     short.
     """
     code: list[Instruction] = [("lb", "%x", -number, "a0")]
-    code += [("lw", f"%w{n}", 8 * (MOST - number) + 4 * n, "a1") for n in (0, 1)]
+    code += [("lw", f"%w{n}", 8 * (MAX_GROUP - number) + 4 * n, "a1") for n in (0, 1)]
     for n, even, odd in ((0, "t0", "t1"), (1, "t2", "t3")):
         code += [("srli", f"%upper{n}", f"%w{n}", 8), ("and", f"%odd{n}", f"%upper{n}", "s8")]
         for total, weights, start in ((even, f"%w{n}", "s11"), (odd, f"%odd{n}", "t4")):
@@ -276,9 +276,9 @@ def _rv_channels(m: TwoInOne, ends: Ends) -> list[Part]:
     for n in range(4):
         end += [f"add s{n}, s{n}, t{n}", f"srai t{n}, t{n}, 16", f"add s{4 + n}, s{4 + n}, t{n}"]
     end.append("bne a0, a7, 5b")
-    taps = [line for n in range(MOST, 1, -1) for line in (f"{100 + n}:", *_rv_tap(n, False))]
+    taps = [line for n in range(MAX_GROUP, 1, -1) for line in (f"{100 + n}:", *_rv_tap(n, False))]
     turns: dict[object, int] = {
-        n: length(begin) + (n - 1) * length(_rv_tap(2, False)) + length(end) for n in range(1, MOST + 1)
+        n: length(begin) + (n - 1) * length(_rv_tap(2, False)) + length(end) for n in range(1, MAX_GROUP + 1)
     }
     # The end of the list executes the first instructions alone.
     run = Cases("runs", (*head, *dispatch, *begin, *taps, *end, "j 2b"), length(head), turns, 1 + length(dispatch))
@@ -299,8 +299,8 @@ def _rv_entries() -> Lines:
     """Entry points of groups of 1, 2, ... taps; an even number of halfwords, so that code is aligned to words."""
     entries = [
         ".half 0",
-        *(f".half {100 + n}b - 3b" for n in range(1, MOST + 1)),
-        *([".half 0"] if MOST % 2 == 0 else []),
+        *(f".half {100 + n}b - 3b" for n in range(1, MAX_GROUP + 1)),
+        *([".half 0"] if MAX_GROUP % 2 == 0 else []),
     ]
     return ("3:", *entries)
 
@@ -653,7 +653,7 @@ def _v6_channels(m: TwoInOne, ends: Ends, at: dict[str, int]) -> list[Part]:
 SINGLE = tuple((size,) for size in range(1, 7))  # a group of 1 to 6 taps
 V7_LOOPS = (*SINGLE, (3, 3), (4, 4), (5, 5))
 FOURS = tuple((size,) for size in (1, 2, 3, 4, 6, 8, 12))
-ANY = tuple((size,) for size in range(1, MOST + 1))  # loops that are entered anywhere
+ANY = tuple((size,) for size in range(1, MAX_GROUP + 1))  # loops that are entered anywhere
 EMITTERS = {"rv32": rv32, "armv7m": armv7m, "armv6m": armv6m}
 SATURATE = ("armv7m", "armv6m")  # have forms without bounds, whose results saturate
 MICROS = {

@@ -419,13 +419,13 @@ def executed_by(
 
 RESULT = 6.0  # instructions of a result: `bench-kernels` shows the error of estimates
 LAYER = 40  # instructions of a call
-MOST_RUNS = 64  # most runs of taps under a window; their list is on the stack
-MOST = 8  # sums in registers; with as many weights and two values they fit into 32
+MAX_RUNS = 64  # most runs of taps under a window; their list is on the stack
+MAX_SUMS = 8  # sums in registers; with as many weights and two values they fit into 32
 
 
 def block_of(channels: int) -> int:
     """Channels of a block: the fewest with which the number of blocks is least."""
-    return -(-channels // -(-channels // MOST))
+    return -(-channels // -(-channels // MAX_SUMS))
 
 
 def block_of_pixels(channels: int, core: frozenset[str]) -> int:
@@ -514,7 +514,7 @@ def micro_kernels(layer: KernelLayer) -> Kernel | None:
         depthwise, values, count = False, 1, times
         s["whole"] = s["C"] == 1 and s["DX"] == 1
     runs = s["FH"] * (1 if s["whole"] else s["FW"])
-    if runs > MOST_RUNS or (depthwise and s["K"] < 4):
+    if runs > MAX_RUNS or (depthwise and s["K"] < 4):
         return None
     groups, some, taps = s["K"] // count, 4, s["FH"] * s["FW"] * s["tap_values"]
     s |= {"most": 4, "either": True, "groups": groups, "x_step": 4 * s["SX"] * s["C"], "list": str(2 * runs)}

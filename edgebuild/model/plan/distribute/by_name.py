@@ -269,7 +269,7 @@ SOURCE_SHARE_FACTORS = (
     1.5,
     2.0,
 )  # factors of the source's share, if the cluster states no shares
-MIXED, MOST_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
+MIXED, MAX_OPTIONS = 6, 60_000  # devices, and options of a network, up to which mixed plans are searched
 MEMORY_FACTORS = (1.05, 1.15, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # factors of devices' memory, if no plan fits
 FINE = 0.01  # of memory: precision of the bisection
 
@@ -390,7 +390,7 @@ def _mixed(network: Network, cluster: Cluster, incumbent: _Best) -> bool:
         return False
     candidate = cluster if incumbent.best is None else incumbent.best.plan.cluster
     search = Search(network, candidate, _limits(candidate), incumbent.goal, stages=True)
-    graph = search.graph(incumbent.limit, MOST_OPTIONS)
+    graph = search.graph(incumbent.limit, MAX_OPTIONS)
     if graph and incumbent.objective == "memory":
         _least_memory(search, incumbent)
     elif graph:

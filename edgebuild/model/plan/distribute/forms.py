@@ -551,11 +551,11 @@ def whole_on(network: Network, cluster: Cluster, tensor: int, device: int) -> Sp
 KINDS = ("star", "bus", "switch")
 OBJECTIVES = ("traffic", "latency", "memory")
 HOLDS = ("weights", "products")  # contents of the flash of a device: weights alone, or code as well
-MOST_DEVICES = 16
-MOST_SHARE = 1e9  # sums of shares stay numbers
+MAX_DEVICES = 16
+MAX_SHARE = 1e9  # sums of shares stay numbers
 FASTEST, SLOWEST = 1e15, 1e-3  # of rates, clocks and speeds: times stay numbers
-LONGEST = 1e12  # microseconds of a message
-LEAST_WAIT = 0.001  # milliseconds: generated code counts whole microseconds
+MAX_MESSAGE_US = 1e12  # microseconds of a message
+MIN_WAIT = 0.001  # milliseconds: generated code counts whole microseconds
 INSTRUCTIONS = 3.0  # of a multiply-accumulate, before kernels are chosen
 
 
@@ -594,8 +594,8 @@ def _devices(node: Any) -> tuple[DeviceFacts, ...]:
     items = node.value if node.id == "sequence" else None
     if items is None:
         raise wrong(node, "expected a list of devices")
-    if not 1 <= len(items) <= MOST_DEVICES:
-        raise wrong(node, f"{len(items)} devices; a cluster has 1 to {MOST_DEVICES}")
+    if not 1 <= len(items) <= MAX_DEVICES:
+        raise wrong(node, f"{len(items)} devices; a cluster has 1 to {MAX_DEVICES}")
     devices = list[DeviceFacts]()
     for item in items:
         devices.append(read_node(DeviceFacts, item))
@@ -630,8 +630,8 @@ class DeviceFacts:
         if any(x is not None and not SLOWEST <= x <= FASTEST for x in (self.macs_per_us, self.clock_hz)):
             text = f"macs_per_us and clock_hz are from {SLOWEST:g} to {FASTEST:g}"
             raise ValueError(f"device '{self.name}': {text}")
-        if self.share is not None and self.share > MOST_SHARE:
-            raise ValueError(f"device '{self.name}': share is at most {MOST_SHARE:g}")
+        if self.share is not None and self.share > MAX_SHARE:
+            raise ValueError(f"device '{self.name}': share is at most {MAX_SHARE:g}")
 
 
 @dataclass(frozen=True)
@@ -648,11 +648,11 @@ class MediumFacts:
     def __post_init__(self) -> None:
         if self.kind == "star" and self.broadcast:
             raise ValueError("in a star each message reaches one device; leave broadcast out, or say kind: bus")
-        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not LEAST_WAIT <= self.timeout_ms < 2e6:
+        if self.bits_per_s <= 0 or self.message_us < 0 or self.mtu < 0 or not MIN_WAIT <= self.timeout_ms < 2e6:
             text = "a medium has a rate above 0, and no negative times or sizes; timeout_ms is from 0.001 to 2e6"
             raise ValueError(text)
-        if not SLOWEST <= self.bits_per_s <= FASTEST or self.message_us > LONGEST:
-            text = f"bits_per_s is from {SLOWEST:g} to {FASTEST:g}, message_us at most {LONGEST:g}"
+        if not SLOWEST <= self.bits_per_s <= FASTEST or self.message_us > MAX_MESSAGE_US:
+            text = f"bits_per_s is from {SLOWEST:g} to {FASTEST:g}, message_us at most {MAX_MESSAGE_US:g}"
             raise ValueError(text)
 
 

@@ -52,8 +52,8 @@ Places = NDArray[np.int64]
 INFINITY = float("inf")
 CYCLES, ROUNDS = 3, 8  # of improving multipliers, for each constraint; more make the bound a little tighter
 KEPT = 3  # bounds that labels are compared with
-FEW, MOST = 400, 20_000  # labels of a layer; beyond that the least promising are dropped, and the result may be worse
-MANY = 15_000  # labels times constraints, if there are more than two constraints
+FIRST_LABELS, MAX_LABELS = 400, 20_000  # of a layer; the least promising of more are dropped: a loss, possibly
+MAX_CHECKS = 15_000  # labels times constraints, if there are more than two constraints
 SLACK = 1e-6  # limits are bytes, kept as floats
 
 
@@ -176,7 +176,7 @@ def shortest(
         return None, INFINITY
     least = [_relaxed([step.weighed(i) for step in steps], ())[0] for i in range(len(kept))]
     # A first search with few labels gives an upper limit that prunes the second.
-    for most in (FEW, MOST if len(kept) <= 2 else MANY // len(kept)):
+    for most in (FIRST_LABELS, MAX_LABELS if len(kept) <= 2 else MAX_CHECKS // len(kept)):
         upper = min(below, best.cost if best is not None else INFINITY)
         labels, left_out = _labelled(steps, kept, bounds, least, upper, most)
         best = labels if labels is not None else best

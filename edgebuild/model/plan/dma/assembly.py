@@ -46,7 +46,7 @@ from .prefetch import (
 )
 from .residency import Moved, PlannedUncopiedOp, Residency, Step, with_residents
 from .streamed import PlannedRun
-from .tiles import MOST_COPIES, MappedOp, aligned, fitting
+from .tiles import MAX_COPIES, MappedOp, aligned, fitting
 
 
 @dataclass(frozen=True)
@@ -620,7 +620,7 @@ def _by_core(search: Residency, at: int, request: ModelRequest, choose: Choose |
         tiles = search.tiled(at, nothing, room) if mapped is None else None
         if not isinstance(tiles, MappedOp):
             tiles = fitting(op, graph, layer, form, room, mapped).build()
-        if len(tiles.copies) > MOST_COPIES:
+        if len(tiles.copies) > MAX_COPIES:
             raise NoMapping(layer.name, {})
     except NoMapping as reason:
         homes = search.homes_of(op)

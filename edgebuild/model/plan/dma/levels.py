@@ -20,7 +20,7 @@ from ..hierarchy.mapper import NoMapping, best
 from ..hierarchy.nest import Channel, Compute, Hardware, MappingCost, Operand, Power, TiledLayer, compute_cycles
 from ..printed import Region
 from ..rolling import RollingGraph
-from .tiles import ALIGN, HANDOVER, MOST, MOST_COPIES, TRIES, MappedOp, Tiles, busiest
+from .tiles import ALIGN, HANDOVER, MAX_COPIES, MAX_CORES, TRIES, MappedOp, Tiles, busiest
 
 
 def check_levels(target: Target) -> None:
@@ -251,7 +251,7 @@ def layer_of_op(
     points = prod(nest.extents.values())
     each = form.cycles_per_instruction * max(kernel.cost or PER_TURN * points, 1.0) / points
     call = form.cycles_per_instruction * PER_CALL
-    cores = min(target.cores, MOST)
+    cores = min(target.cores, MAX_CORES)
     alone = call + points * each
     layer = TiledLayer(
         op.name,
@@ -384,7 +384,7 @@ def offer(
             return f"its smallest tile needs {over or 'another alignment'}"
         moved = Tiles(op, graph, layer, mapped, form, regions).build()
         over_by = {r.memory: moved.used(r) - most[r.memory] for r in regions}
-        if all(n <= 0 for n in over_by.values()) and len(moved.copies) <= MOST_COPIES:
+        if all(n <= 0 for n in over_by.values()) and len(moved.copies) <= MAX_COPIES:
             return replace(moved, whole=(compute_cycles(layer, {}) + layer.compute.call,))
         left = {name: n - max(over_by[name], n // 16 if over_by[name] > 0 else 0) for name, n in left.items()}
     return f"no tiles fit into the scratchpads of {engine.name}"

@@ -22,16 +22,16 @@ from ..cuts import Cutter
 from ..hierarchy.mapper import NoMapping
 from ..hierarchy.nest import MappingCost, TiledLayer
 from ..memory.problem import Place
-from ..printed import MOST_PASSING, UncopiedOp
+from ..printed import MAX_PASSING, UncopiedOp
 from .levels import channel_between, channel_to, constants_channel, layer_of_op, offer, whole_cycles
 from .prefetch import passing_slots, staging_channel, step_constants
 from .streamed import PlannedRun, Streamer
-from .tiles import ALIGN, MOST, MOST_COPIES, MOST_OPERANDS, MappedOp, aligned, cheapest_tiles
+from .tiles import ALIGN, MAX_COPIES, MAX_CORES, MAX_OPERANDS, MappedOp, aligned, cheapest_tiles
 
-LONGEST = 24  # ops of a run
+MAX_RUN = 24  # ops of a run
 STATES = 48  # that are kept at a position, the cheapest
 ALIKE = 1.002  # times an op's cycles: mappings within it count as equally good
-MOST_HELD = 2  # a tensor that stays may take at most 1/MOST_HELD of the first level
+MAX_HELD = 2  # a tensor that stays may take at most 1/MAX_HELD of the first level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class Residency:
     def holdable(self, name: str, stop: int) -> bool:
         """Whether a tensor may stay in the first level: a later op reads it, it is no output, and it is small."""
         last = self.cutter.life[name][1]
-        return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MOST_HELD
+        return stop <= last < len(self.cutter.order) and self.sizes[name] <= self.room // MAX_HELD
 
     def fits_far(self, start: int, stop: int, held: frozenset[str], more: int = 0) -> bool:
         """Whether tensors behind the first level fit there while a section runs. `more`: bytes added in the second."""
@@ -236,7 +236,7 @@ class Residency:
 
         stops: list[list[int]] = [[] for _ in self.cutter.order]
         for stop in range(2, len(self.cutter.order) + 1):
-            low = max(0, stop - LONGEST)
+            low = max(0, stop - MAX_RUN)
             for start in possible_starts(self.cutter.rolling, self.cutter.order[low:stop]):
                 if low + start <= stop - 2:
                     stops[low + start].append(stop)
@@ -247,7 +247,7 @@ class Residency:
         touched = held & (streams := {*self.streamer.operands(start, stop), *self.results(start, stop)})
         if self.passed & (streams - held):
             return None
-        best, together = None, min(self.target.cores, MOST)
+        best, together = None, min(self.target.cores, MAX_CORES)
         while together:
             candidate = self._run(start, stop, touched, together)
             if (
@@ -265,7 +265,7 @@ class Residency:
         if key not in self.runs:
             shorter = self.runs.get((start, stop - 1, touched, together, here), "unknown")
             too_long = shorter is None and stop - 1 in self._stops[start]
-            shares = min(self.target.cores, MOST) // together
+            shares = min(self.target.cores, MAX_CORES) // together
             self.runs[key] = None if too_long else self.streamer.run(start, stop, touched, together, shares)
         return self.runs[key]
 
@@ -299,13 +299,13 @@ class Residency:
         with suppress(NoMapping):
             self.check_operands(op, layer)
             cheapest = cheapest_tiles(op, self.cutter.graph, layer, self.cutter.form, room)
-        fits = cheapest is not None and len(cheapest.copies) <= MOST_COPIES
+        fits = cheapest is not None and len(cheapest.copies) <= MAX_COPIES
         mappings.append((room, cheapest if cheapest is not None and fits else PlannedUncopiedOp.of(layer)))
         return mappings[-1][1]
 
     def check_operands(self, op: Op, layer: TiledLayer) -> None:
         """Raise NoMapping for more operands than there are channels for."""
-        if len(layer.operands) > MOST_OPERANDS or len(self.passed_by(op)) > MOST_PASSING:
+        if len(layer.operands) > MAX_OPERANDS or len(self.passed_by(op)) > MAX_PASSING:
             raise NoMapping(layer.name, {})
 
     def homes_of(self, op: Op) -> dict[str, Memory]:

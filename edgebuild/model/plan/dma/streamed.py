@@ -75,7 +75,7 @@ def batched(
 
 COLUMNS = 2  # the dimension of N x H x W x C
 WINDOWS = ("conv2d", "depthwise_conv2d", "avg_pool2d", "max_pool2d")
-MOST_OWN = 256  # bytes of a constant that a part of a row has for itself, such as its table of sizes
+MAX_OWN = 256  # bytes of a constant that a part of a row has for itself, such as its table of sizes
 
 
 def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...] | None:
@@ -92,7 +92,7 @@ def shared_row(op: Op, graph: Graph, form: Form, count: int) -> tuple[Share, ...
         return None
     constants = {_content(c) for k in kernels for c in k.constants}
     own = constants - {_content(c) for c in kernels[0].constants}
-    return shares if all(len(data) <= MOST_OWN for _, _, data in own) else None
+    return shares if all(len(data) <= MAX_OWN for _, _, data in own) else None
 
 
 def _content(constant: Constant) -> tuple[str, str, bytes]:

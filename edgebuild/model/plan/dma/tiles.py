@@ -29,7 +29,7 @@ from ..tiling.paths import even, graph_of_part, one_part
 # makes most parts. Where that makes fewer parts than there are cores, parts are cut again.
 
 HANDOVER = 100  # cycles to wake cores and to wait for them; an estimate that nothing here can measure
-MOST = 16  # cores: EB_CORES_MOST of hal/include/eb_dma.h
+MAX_CORES = 16  # cores: EB_CORES_MOST of hal/include/eb_dma.h
 
 Parts = tuple[Mapping[str, Range], ...]
 
@@ -110,8 +110,8 @@ def _outermost(layer: TiledLayer, operand: Operand, axis: str, lengths: Mapping[
 
 ALIGN = 8  # bytes, of buffers in the first level
 WEIGHTS = "weights"
-MOST_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
-MOST_COPIES = 65535  # of an op: the tables count them in 16 bits
+MAX_OPERANDS = 16  # of an op: two channels each, and a mask of channels has 32 bits
+MAX_COPIES = 65535  # of an op: the tables count them in 16 bits
 
 
 @dataclass(frozen=True, kw_only=True)

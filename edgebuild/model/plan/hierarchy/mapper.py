@@ -282,7 +282,7 @@ def _padded(kinds: Sequence[Sequence[tuple[int, ...]]], width: int) -> tuple[Gri
 
 
 Where = tuple[frozenset[str], frozenset[str]]  # loops around an operand's copies: that change it, that do not
-MOST_BY_THEMSELVES = 4  # operands whose loops are chosen independently; more would have too many nestings
+MAX_BY_THEMSELVES = 4  # operands whose loops are chosen independently; more would have too many nestings
 
 
 class NoMapping(Exception):
@@ -447,7 +447,7 @@ def nestings(layer: TiledLayer) -> Iterator[Nesting]:
 def together(layer: TiledLayer) -> tuple[tuple[int, ...], ...]:
     """Groups of operands that move inside of the same loops: each alone; if there are many, all activations read."""
     free = [i for i, o in enumerate(layer.operands) if not o.held]
-    if len(free) <= MOST_BY_THEMSELVES:
+    if len(free) <= MAX_BY_THEMSELVES:
         return tuple((i,) for i in range(len(layer.operands)))
     alike = [i for i in free if not (layer.operands[i].result or layer.operands[i].packed)]
     return (tuple(alike), *((i,) for i in range(len(layer.operands)) if i not in alike))

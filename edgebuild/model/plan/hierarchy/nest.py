@@ -351,7 +351,7 @@ def cost(layer: TiledLayer, mapped: Mapped) -> MappingCost:
 
 # Layers from a YAML file: `layers: [{name, K, C, FY, FX, OY, OX, pad_y, pad_x, stride, groups}]`.
 
-LARGEST = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it
+MAX_EXTENT = 16384  # extent of an axis: tiles are searched by their sizes, in time and memory that grow with it
 
 
 @dataclass(frozen=True)
@@ -372,8 +372,8 @@ class ShapeRow:
 
     def __post_init__(self) -> None:
         for letter in ("K", "C", "FY", "FX", "OY", "OX", "stride", "groups"):
-            if not 1 <= getattr(self, letter) <= LARGEST:
-                text = f"layer '{self.name}': {letter} is {getattr(self, letter)}, must be from 1 to {LARGEST}"
+            if not 1 <= getattr(self, letter) <= MAX_EXTENT:
+                text = f"layer '{self.name}': {letter} is {getattr(self, letter)}, must be from 1 to {MAX_EXTENT}"
                 raise ValueError(text)
         if self.groups not in (1, self.C) or (self.groups > 1 and self.K != self.C):
             raise ValueError(f"layer '{self.name}': groups is 1, or equal to both K and C")

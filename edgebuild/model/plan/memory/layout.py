@@ -23,8 +23,8 @@ from .exact import Sections, best, height, split
 from .problem import Buffer, BufferMemory, DoesNotFit, Layout, MemoryProblem, Place
 
 EFFORT = 6.0  # deterministic time of the exact search, about 30 s of processor time
-_LEAST_SHARE = 1.0  # of that time, for one height
-_MANY = 600  # buffers above which windows of them are searched first
+_MIN_SHARE = 1.0  # of that time, for one height
+_MANY_BUFFERS = 600  # buffers above which windows of them are searched first
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, bud
     low, limit, share = target, target, budget.left * (1.0 if enough else 0.3)
     while low < height(part, lowest.offsets) and budget:
         # A layout of many buffers is repaired window by window first; all are searched at once only if time allows.
-        many = len(part.buffers) > _MANY
+        many = len(part.buffers) > _MANY_BUFFERS
         answer = exact.repaired(part, lowest.offsets, limit, budget) if many else exact.LayoutAnswer(None)
         if answer.offsets is None and not answer.refuted and (not many or budget.left >= exact.turn(part)):
             answer = exact.decide(part, limit, budget, share)
@@ -162,7 +162,7 @@ def _lay_out(part: Sections, least: int, capacity: int | None, enough: bool, bud
                 break
         high = height(part, lowest.offsets)
         limit = capacity if capacity is not None and low <= capacity < high else (low + high) // 2
-        limit, share = min(limit, high - 1), max(budget.left / 3, _LEAST_SHARE)
+        limit, share = min(limit, high - 1), max(budget.left / 3, _MIN_SHARE)
     return lowest
 
 

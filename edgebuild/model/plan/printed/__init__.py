@@ -19,7 +19,7 @@ STORE, STORE_CHANNELS = 40, 8  # EB_DMA_STORE of eb_dma.h: channels from the sto
 PARTS = STORE + STORE_CHANNELS  # first channel of blocks that are fetched while their step runs, one for each slot
 SLOTS = 2  # slots for such blocks
 PASSING = PARTS + SLOTS  # first channel of tiles between the third level and the second, one for each operand
-MOST_PASSING = 64 - PASSING
+MAX_PASSING = 64 - PASSING
 
 
 def newest_name(tensor: str) -> str:

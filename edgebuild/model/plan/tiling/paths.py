@@ -32,8 +32,8 @@ from ...ops.moves import neighbours
 from ...ops.spatial import bias_quant
 from ..memory.problem import ALIGN, aligned
 
-LONGEST = 128  # ops of a path on either side of its tensor: the number of paths grows with its square
-MOST_PARTS = 25
+MAX_OPS = 128  # ops of a path on either side of its tensor: the number of paths grows with its square
+MAX_PARTS = 25
 GRIDS = (2, 3, 4, 5)
 Range = tuple[int, int]
 
@@ -156,7 +156,7 @@ def _downward(graph: Graph, tensor: str, cut: tuple[int, ...]) -> Iterator[tuple
     """Tails of paths that begin at a tensor cut along `cut`: ops, dimensions cut at the end, fan-in, windowed."""
     tail: Links = ()
     windowed: Flags = (False,) * len(cut)
-    while len(tail) < LONGEST and (op := only_reader(graph, tensor)) is not None:
+    while len(tail) < MAX_OPS and (op := only_reader(graph, tensor)) is not None:
         nest, position = ops.nest(op, graph), op.inputs.index(tensor)
         axes = [axis_of(nest, position, d) for d in cut]
         if len(cut) == 1 and axes == [None] and _sums_over(graph, op, position, cut[0]):
@@ -188,7 +188,7 @@ def _upward(graph: Graph, op: Op, cut: tuple[int, ...]) -> Iterator[tuple[Links,
         windowed = _either(below, tuple(axis in over for axis in axes))
         if not ops.SPECS[op.kind].view:
             yield ((op, -1), *behind), windowed
-        for i in reversed(reads) if len(behind) < LONGEST else ():
+        for i in reversed(reads) if len(behind) < MAX_OPS else ():
             before = graph.producers.get(op.inputs[i])
             if before is not None and only_reader(graph, op.inputs[i]) is op and len(dims[i]) == len(cut):
                 above = tuple(next(d for d in dims[i] if axis_of(nest, i, d) == nest.out[c]) for c in cut)
@@ -262,7 +262,7 @@ def counts(graph: Graph, path: Path) -> Iterator[tuple[int, ...]]:
     shape = graph.tensors[last.inputs[path.operands[-1]] if path.fan_in else last.outputs[0]].shape
     sizes = [shape[d] for d in path.cut]
     if len(sizes) == 1:
-        yield from ((n,) for n in range(2, min(MOST_PARTS, sizes[0]) + 1))
+        yield from ((n,) for n in range(2, min(MAX_PARTS, sizes[0]) + 1))
     else:
         yield from ((n,) * len(sizes) for n in GRIDS if n <= min(sizes))
 
