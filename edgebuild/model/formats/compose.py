@@ -627,17 +627,17 @@ def by_channel(node: Any, name: str, channels: int, others: int) -> str:
     return node.reshaped(name, (1, channels, *(1 for _ in range(others)))) if name else ""
 
 
-def batch_normalised(node: Any, positions: Sequence[int], epsilon: float) -> None:
+def batch_normalised(node: Any, epsilon: float) -> None:
     """Emit a factor and an offset per channel (dimension 1), which the canonicaliser folds into the op before.
 
-    `positions`: of scale, offset, mean and variance among the operands; scale and offset may be left out.
+    The operands after the first are scale, offset, mean and variance; scale and offset may be left out.
     """
     x, channels = node.tensor(0), node.tensor(0).shape[1:2]
     scale, offset, mean, variance = (
         real_values(node.constant(at, "parameter")).astype(np.float64)
         if node.inputs[at]
-        else np.full(channels, which == 0)
-        for which, at in enumerate(positions)
+        else np.full(channels, at == 1)
+        for at in range(1, 5)
     )
     with np.errstate(all="ignore"):  # a variance of 0 gives infinities, as in onnxruntime
         factor = scale / np.sqrt(variance + epsilon)

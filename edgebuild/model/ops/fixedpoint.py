@@ -405,8 +405,8 @@ def fit_scale(first: int, want: Array, weight: float, low: int, high: int) -> Sc
 # LOGISTIC, TANH and HARD_SWISH of int8 in the fixed-point steps of TFLM, which uses gemmlowp.
 
 
-def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> Array:
-    """Results of TFLM's LOGISTIC or TANH for -128 to 127: inputs in Q4.27, `saturated` beyond their range."""
+def _q4(x: Tensor, inside: Callable[[int], int]) -> Array:
+    """Results of TFLM's LOGISTIC or TANH for -128 to 127: inputs in Q4.27, saturated beyond their range."""
     fraction, shift = frexp(scale_of(x) * 2.0**27)
     mantissa = floor(fraction * 2**31 + 0.5)
     m = Multiplier(mantissa // 2, shift + 1) if mantissa == 2**31 else Multiplier(mantissa, shift)
@@ -414,7 +414,7 @@ def _q4(x: Tensor, saturated: tuple[int, int], inside: Callable[[int], int]) -> 
 
     def result(value: int) -> int:
         if abs(value) >= radius:
-            return saturated[value > 0]
+            return 127 if value > 0 else -128
         return inside(int(m.times(np.int64(value), Arithmetic.TFLITE)))
 
     return np.array([result(int(v)) for v in INT8 - zero_of(x)], np.int64)
@@ -431,7 +431,7 @@ def logistic(op: Op, x: Tensor, y: Tensor) -> Array:
         value = upper if raw > 0 else INT32_MAX - upper if raw < 0 else 1 << 30
         return int(rounding_right_shift(np.int64(value), 23)) - 128
 
-    return _q4(x, (-128, 127), inside)
+    return _q4(x, inside)
 
 
 def tanh_int8(op: Op, x: Tensor, y: Tensor) -> Array:
@@ -440,7 +440,7 @@ def tanh_int8(op: Op, x: Tensor, y: Tensor) -> Array:
         value = size if raw > 0 else -size if raw < 0 else 0
         return int(rounding_right_shift(np.int64(value), 24))
 
-    return _q4(x, (-128, 127), inside)
+    return _q4(x, inside)
 
 
 def _multiplier16(real: float) -> tuple[int, int]:

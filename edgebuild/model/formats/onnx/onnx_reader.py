@@ -294,7 +294,7 @@ def _read_quantize(node: OnnxNode) -> None:
 def _read_batch_norm(node: OnnxNode) -> None:
     if node.attr("training_mode", 0) or any(node.outputs[1:]):  # before opset 14, further results mean training
         raise node.error("it is in training mode and normalises by the batch's own statistics", EVALUATION)
-    batch_normalised(node, (1, 2, 3, 4), node.attr("epsilon", 1e-5))
+    batch_normalised(node, node.attr("epsilon", 1e-5))
 
 
 ORDERED = ("Clip", "Concat")  # operators that compare or move integers of one scale

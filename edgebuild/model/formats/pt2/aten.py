@@ -333,7 +333,7 @@ def adaptive_pool(node: AtenNode) -> None:
 def batch_norm(node: AtenNode) -> None:
     if node.argument("training"):
         raise node.error("it normalises by the batch's own statistics", "export the model behind model.eval()")
-    compose.batch_normalised(node, (1, 2, 3, 4), node.argument("eps"))
+    compose.batch_normalised(node, node.argument("eps"))
 
 
 def layer_norm(node: AtenNode) -> None:

@@ -278,8 +278,8 @@ class Core(ABC):
             code += [*self.row(count, row), *(self.next_row() if self.p.moves(row) else [])]
         return code
 
-    def bump(self, name: str, number: int) -> list[str]:
-        return [*self.get(self.spare, name), *self.add(self.spare, self.spare, number), *self.put(self.spare, name)]
+    def increment(self, name: str) -> list[str]:
+        return [*self.get(self.spare, name), *self.add(self.spare, self.spare, 1), *self.put(self.spare, name)]
 
     def counter(self, name: str) -> list[str]:
         """Initialise a loop's counter with a number of the layer."""
@@ -363,10 +363,10 @@ def _filled(c: Core) -> list[Part]:
             *c.emit("until", c.rows, c.spare, "2f"),
         ]
         line = ["2:", *c.listed(), *c.copy(), *on, *c.get(c.spare, "rows_end"), *c.emit("until", c.rows, c.spare, "2b")]
-        return [*c.prepared(), *head, *c.emit("jump", "3f"), Loop("rows", tuple(line)), "3:", *c.bump("channel", 1)]
+        return [*c.prepared(), *head, *c.emit("jump", "3f"), Loop("rows", tuple(line)), "3:", *c.increment("channel")]
     line = ["2:", *c.copy(), *on, *c.move(c.source, "source_on"), *c.emit("back", c.count, "2b")]
     head = [*c.get(c.source, "x"), *c.get(c.to, "plane"), *c.move(c.to, "corner"), *c.number(c.count, "filled")]
-    return [*c.prepared(), *head, Loop("filled", tuple(line)), *c.bump("x", 1)]
+    return [*c.prepared(), *head, Loop("filled", tuple(line)), *c.increment("x")]
 
 
 def _block(c: Core, count: int) -> list[Part]:

@@ -356,9 +356,9 @@ def _results(d: Dot) -> list[str]:
     return code
 
 
-def factors_into(p: Product, away: str = "a0") -> list[str]:
+def factors_into(p: Product) -> list[str]:
     """Load a channel's factors from a1: m or low and high to a2 and a3, r to a4, s to a5."""
-    registers = ["a2", *(["a3"] if p.way != "high" else []), "a4", "a5", *([away] if p.away else [])]
+    registers = ["a2", *(["a3"] if p.way != "high" else []), "a4", "a5", *(["a0"] if p.away else [])]
     return [f"cv.lw {r}, (a1), 4" for r in registers]
 
 
