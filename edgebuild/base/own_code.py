@@ -22,7 +22,7 @@ NO_CODE = (".pyc", ".md", "py.typed")
 NO_FOLDER = ("__pycache__", "cmake", "scons")  # build systems track their own scripts
 
 
-def tops() -> tuple[str, ...]:
+def code_folders() -> tuple[str, ...]:
     """The folders with code: the package and, in a checkout, the folder of C files beside it."""
     hal = os.path.join(os.path.dirname(PACKAGE), "hal")
     return (PACKAGE, hal) if os.path.isdir(os.path.join(hal, "targets")) else (PACKAGE,)
@@ -31,7 +31,7 @@ def tops() -> tuple[str, ...]:
 def code_files() -> tuple[str, ...]:
     """All files of this installation on which products depend, sorted: modules, templates, C files."""
     files = list[str]()
-    for top in tops():
+    for top in code_folders():
         for folder, folders, names in os.walk(top):
             folders[:] = [f for f in folders if f not in NO_FOLDER]
             files += [os.path.join(folder, name) for name in names if not name.endswith(NO_CODE)]
@@ -78,18 +78,18 @@ _AT_START = dict[str, str]()
 
 def code_inputs() -> tuple[str, ...]:
     """The files that represent the code in depfiles and stamps: one file, or all if that cannot be written."""
-    file = record() or kept_file()
+    file = installed_record() or kept_file()
     return (file,) if file else code_files()
 
 
 def with_code(files: list[str] | tuple[str, ...], code: tuple[str, ...]) -> list[str]:
     """The absolute paths of files that were read, with `code_inputs()` in place of the files of this installation."""
-    inside = tuple(top + os.sep for top in tops())
+    inside = tuple(top + os.sep for top in code_folders())
     paths = map(os.path.abspath, files)
     return list(dict.fromkeys([*(p for p in paths if not os.path.realpath(p).startswith(inside)), *code]))
 
 
-def record() -> str | None:
+def installed_record() -> str | None:
     """The path of `RECORD` of an installed package; None for a checkout."""
     site = os.path.dirname(PACKAGE)
     folders = [f for f in os.listdir(site) if f.startswith("edgebuild-") and f.endswith(".dist-info")]

@@ -66,11 +66,7 @@ SCHEMA = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx")  # of driver sources; generated code is then C++, too
 PLACE = "_place.h"  # a header of a model in a group, with the place of its arena
 IDLE = "idle"  # while no model of a group runs
-PARTS = (
-    "input",
-    "run",
-    "output",
-)  # phases of a model: while its input is written, while it runs, while its output is read
+PHASES = ("input", "run", "output")  # of a model: its input is written, it runs, its output is read
 HSE = "frequency of the board's external clock, as 8000000 or 8MHz; default: that of the clock tree"
 
 
@@ -180,7 +176,7 @@ class ModelRequest:
     device: str | None = option(None, TEXT, "the device of the cluster to generate code for")
 
     @property
-    def idle(self) -> tuple[str, ...]:
+    def ineffective_options(self) -> tuple[str, ...]:
         """Messages on options that have no effect, each with the option that it depends on."""
         needs = {
             "--objective energy": (self.objective == "energy", ("qos", "calibration", "hse")),
@@ -398,7 +394,7 @@ def check_buffer(b: SharedBuffer, group: str, models: Sequence[str]) -> None:
     ours = tuple(f"{n}_".upper() for n in (f"{group}_arena", *models))
     if function.startswith(ours) or function.endswith("_ARENA"):
         raise fail(f"buffer '{b.name}': '{function.lower()}' may be a name of ours", hints=["choose another name"])
-    moments = [IDLE, *models, *(f"{n}.{part}" for n in models for part in PARTS)]
+    moments = [IDLE, *models, *(f"{n}.{part}" for n in models for part in PHASES)]
     if wrong := next((word for word in b.alive if word not in moments), None):
         text = f"buffer '{b.name}': alive with '{wrong}', which is no model{did_you_mean(wrong, moments)}"
         raise fail(text, hints=[f"known: {', '.join(moments)}"])

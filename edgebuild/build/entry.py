@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(arguments: list[str], header_alone: bool, makefiles: bool, is_process: bool) -> int:
     request = arguments[-1]
-    if own_code.record() is None and os.path.exists(own_code.KEPT):
+    if own_code.installed_record() is None and os.path.exists(own_code.KEPT):
         own_code.code_at_start()  # updates that file, which stamps list
     if is_current(request, ".header" if header_alone else ""):
         return 0

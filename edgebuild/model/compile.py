@@ -38,7 +38,7 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         hints = ["`edgebuild model` and builds make the part of a device, `edgebuild distribute` those of all"]
         raise fail("options 'cluster' and 'device': not for this", file=str(request.cluster or ""), hints=hints)
     target = load_target(request.target)
-    for text in request.idle:
+    for text in request.ineffective_options:
         progress.warn(Diagnostic(text, str(request.source), severity="warning"))
     decided = plan_model(request, target)
     digest = hashlib.sha256(request.source.read_bytes()).hexdigest()

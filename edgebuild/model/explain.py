@@ -75,7 +75,7 @@ def _refusal(row: Row, layer: KernelLayer) -> Iterator[Refusal]:
             yield place
         elif any(form.separate) and not kernel.reads_separate_rows:
             yield Refusal(f"{kernel.variant}: it finds no row that lies by itself")
-        elif form.over and not kernel.in_place:
+        elif form.in_place and not kernel.in_place:
             yield Refusal(f"{kernel.variant}: it does not work in place")
 
 
@@ -175,7 +175,7 @@ def _of_op(plan: Plan, op: Op, form: Form) -> dict[str, Any]:
     graph, kernel = plan.graph, kernel_of(op, plan.graph, form)
     fastest = kernel_of(op, graph, Form(form.core, form.wish, rings=form.rings, separate=form.separate, rows=form.rows))
     variants = dict[str, Kernel]()
-    for one in (kernel, *kernel.others, fastest, *fastest.others):
+    for one in (kernel, *kernel.alternatives, fastest, *fastest.alternatives):
         variants.setdefault(one.variant, one)
     excluded = refusals(op, graph, form)
     counted = Counter((r.reason, r.place) for r in excluded if not r.lacks)
@@ -217,8 +217,8 @@ def _why(kernel: Kernel, fastest: Kernel, op: Op, graph: Graph, form: Form) -> s
     if (layer_name(kernel, op, graph), kernel.variant) in form.choice:
         return "it was measured to be the fastest (edgebuild tune)"
     if kernel.variant == fastest.variant:
-        return "it takes the fewest cycles" if fastest.others else "no other serves"
-    if form.over:
+        return "it takes the fewest cycles" if fastest.alternatives else "no other serves"
+    if form.in_place:
         return "its result lies over its operand"
     if form.scratch_limit is not None:
         return f"the plan leaves it {form.scratch_limit} B of scratch"

@@ -16,7 +16,7 @@ from typing import Any
 from ..base.artifacts import Artifact
 from ..base.errors import EdgebuildError, did_you_mean, fail
 from ..base.levels import CACHE_LINE
-from ..base.request import IDLE, PARTS, PLACE, GroupRequest, ModelRequest
+from ..base.request import IDLE, PHASES, PLACE, GroupRequest, ModelRequest
 from ..base.target import Target, load_target
 from ..base.templates import render
 from .emit.weights_file import arena_symbols, sections_of
@@ -115,7 +115,7 @@ def _live(blocks: Iterable[_Block], moment: int) -> int:
 def _moments(group: GroupRequest) -> Moments:
     """All moments, in order. In a pipeline the output of a model is the input of the next."""
     names = [m.name for m in group.models]
-    moments = {f"{name}.{part}": {name: part} for name in names for part in PARTS} | {IDLE: {}}
+    moments = {f"{name}.{part}": {name: part} for name in names for part in PHASES} | {IDLE: {}}
     if group.share == "concurrent":
         return {moment: dict.fromkeys(names, ANY) | work for moment, work in moments.items()}
     for before, after in pairwise(names) if group.share == "pipeline" else ():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from typing import Any
 
-from ..base.request import IDLE, PARTS, GroupRequest
+from ..base.request import IDLE, PHASES, GroupRequest
 
 Row = Mapping[str, Any]  # of a report
 
@@ -45,7 +45,7 @@ def check_group(group: GroupRequest, reports: Mapping[str, Row], arena_report: R
 
 
 def worlds(group: GroupRequest) -> Iterator[dict[str, str]]:
-    """Sets of models that may be active at the same time, each with its phase, one of PARTS.
+    """Sets of models that may be active at the same time, each with its phase, one of PHASES.
 
     For concurrent models these are all pairs, which suffices because a conflict is between two owners.
     """
@@ -53,11 +53,11 @@ def worlds(group: GroupRequest) -> Iterator[dict[str, str]]:
     if group.share == "concurrent":
         pairs = permutations(names, 2) if len(names) > 1 else [(names[0],)]
         for pair in pairs:
-            yield from (dict(zip(pair, parts, strict=True)) for parts in product(PARTS, repeat=len(pair)))
+            yield from (dict(zip(pair, parts, strict=True)) for parts in product(PHASES, repeat=len(pair)))
         return
     yield {}
     for at, name in enumerate(names):
-        for part in PARTS:
+        for part in PHASES:
             after = names[at + 1] if at + 1 < len(names) and part == "output" else ""
             yield {name: part, **({after: "input"} if after and group.share == "pipeline" else {})}
 

@@ -77,11 +77,11 @@ def test_a_kept_file_of_other_code_does_not_count(package: Path, monkeypatch: py
 def test_an_installed_package_has_the_list_of_its_installer(package: Path) -> None:
     folder = package.parent / "edgebuild-1.2.dist-info"
     folder.mkdir()
-    assert own_code.record() is None
+    assert own_code.installed_record() is None
     (folder / "RECORD").write_text("")
     assert own_code.code_inputs() == (str(folder / "RECORD"),)
     folder.with_name("edgebuild-1.1.dist-info").mkdir()  # what an installer that failed leaves
-    assert own_code.record() is None
+    assert own_code.installed_record() is None
 
 
 def test_what_ships_is_not_listed_besides(package: Path) -> None:

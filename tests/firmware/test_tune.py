@@ -40,7 +40,7 @@ def second_best(asked: ModelRequest) -> tuple[str, str]:
     for section in decided.steps:
         (op,), (form,) = section.ops, section.forms
         kernel = kernel_of(op, decided.graph, form)
-        for other in kernel.others:
+        for other in kernel.alternatives:
             if other.variant != kernel.variant:
                 return layer_name(kernel, op, decided.graph), other.variant
     raise AssertionError("every layer has one variant only")

@@ -54,8 +54,8 @@ def of_run(plan: Plan, change: Callable[[StreamedRun], StreamedRun]) -> Plan:
 def of_streams(fed: bool, change: Callable[[Stream], Stream]) -> Callable[[Plan], Plan]:
     def changed(run_: StreamedRun) -> StreamedRun:
         streams = tuple(change(s) if s.fetched == fed else s for s in run_.streams)
-        rings = {**run_.seen.rings, **{s.storage: s.slots for s in streams}}
-        return replace(run_, streams=streams, seen=replace(run_.seen, rings=rings))
+        rings = {**run_.rolled.rings, **{s.storage: s.slots for s in streams}}
+        return replace(run_, streams=streams, rolled=replace(run_.rolled, rings=rings))
 
     return lambda plan: of_run(plan, changed)
 

@@ -87,7 +87,7 @@ def table(target: str, graphs: list[Graph]) -> list[str]:
     for graph in graphs:
         (op,) = graph.ops
         first = kernel_of(op, graph, form)
-        for kernel in (first, *first.others):
+        for kernel in (first, *first.alternatives):
             row = kernel is first, 1, kernel.estimate / 1e3, kernel.cost / 1e3, kernel.scratch, *astuple(kernel.traffic)
             key = op.kind, kernel.variant
             sums[key] = sums.get(key, 0) + np.array(row, float)

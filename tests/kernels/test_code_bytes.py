@@ -91,8 +91,8 @@ def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
     found = planned(network("ds_cnn", tmp_path), "stm32f767")
     step = next(s for s in found.steps if s.ops[0].kind == "conv2d" and len(s.ops) == 1 and
                 found.graph.tensors[s.ops[0].inputs[1]].shape[1:3] == (1, 1))  # fmt: skip
-    form = replace(step.forms[0], over=False)
-    slower = kernel_of(step.ops[0], found.graph, form).others[0].variant
+    form = replace(step.forms[0], in_place=False)
+    slower = kernel_of(step.ops[0], found.graph, form).alternatives[0].variant
     small = replace(step, forms=(replace(form, variant=slower),))
     assert [u.kernel.traffic.rounds > 0 for g in (0, 4) for u in uses_of(found, small, g)] == [False, True]
 

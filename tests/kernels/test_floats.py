@@ -27,7 +27,7 @@ CORES = ("mps2-an386", "mps2-an500", "mps3-an547")
 def of_floats(graph: Graph, target: str, variant: str) -> bool:
     form = form_of(load_target(target))
     served = [kernel_of(op, replace(graph), form) for op in graph.ops if op.kind in KINDS]
-    return any(variant in {k.variant, *(other.variant for other in k.others)} for k in served)
+    return any(variant in {k.variant, *(other.variant for other in k.alternatives)} for k in served)
 
 
 def with_int8_weights(graph: Graph) -> Graph:

@@ -84,7 +84,7 @@ def test_offsets_are_within_reach(target: str, most: int, tmp_path: Path) -> Non
             (file := tmp_path / "model.tflite").write_bytes(depthwise(4, columns, 1, window, 1)())
             made = plan_model(model_request(file, "model", target, {"tile": "off"}), known)
             kernel = kernel_of(made.steps[0].ops[0], made.graph, made.steps[0].forms[0])
-            for k in (k for k in (kernel, *kernel.others) if k.variant == VARIANTS[target]):
+            for k in (k for k in (kernel, *kernel.alternatives) if k.variant == VARIANTS[target]):
                 text, _ = printed(k, "void f(x)", "int8_t", "int8_t", "int32_t")
                 offsets = [int(n) for both in re.findall(r"#(-?\d+)\]|(-?\d+)\(", text) for n in both if n]
                 assert max(offsets) <= most, (columns, window, max(offsets))

@@ -134,7 +134,7 @@ def preferring(variant: str) -> Callable[[list[Kernel], Form], list[Kernel]]:
 def variants_of(graph: Graph, form: Form) -> set[str]:
     """Names of the variants that serve an operator of the graph, the chosen ones and others."""
     chosen = [kernel_of(op, graph, form) for op in graph.ops if not ops.SPECS[op.kind].view]
-    return {k.variant for kernel in chosen for k in (kernel, *kernel.others)}
+    return {k.variant for kernel in chosen for k in (kernel, *kernel.alternatives)}
 
 
 def check_each(

@@ -195,7 +195,7 @@ def claimed(how: str) -> Callable[[Patch], None]:
 
         def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             assert spec.kernel is not None
-            return replace(spec.kernel(op, graph, form), in_place=how if form.over else "")
+            return replace(spec.kernel(op, graph, form), in_place=how if form.in_place else "")
 
         patch.setitem(ops.SPECS, "conv2d", replace(spec, kernel=kernel))
 

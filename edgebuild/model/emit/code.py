@@ -180,7 +180,7 @@ def kernel_uses(plan: Plan, step: int, section: Section) -> list[Use]:
     moved = section.moves
     if isinstance(moved, StreamedRun):
         op_parts = zip(moved.ops, moved.parts, strict=True)
-        return [Use(step, op, share.kernel, moved.seen, moved, share) for op, parts in op_parts for share in parts]
+        return [Use(step, op, share.kernel, moved.rolled, moved, share) for op, parts in op_parts for share in parts]
     if isinstance(moved, TiledOp):
         return [Use(step, moved.op, kernel, None) for kernel in moved.kernels]
     formed = zip(section.ops, section.kernels(plan.graph), strict=True)
@@ -374,7 +374,7 @@ def _layers(plan: Plan, selection: Selection) -> list[dict[str, str]]:
 
 def budget_views(plan: Plan) -> list[dict[str, Any]]:
     """View of each budget if there are several; else an empty list."""
-    if plan.clocks is None or not plan.clocks.others:
+    if plan.clocks is None or not plan.clocks.other_budgets:
         return []
     views: list[dict[str, Any]] = []
     for (problem, s), clocks in zip(plan.clocks.budgets, plan.clocks.table, strict=True):
@@ -390,7 +390,7 @@ def switch_points(plan: Plan) -> tuple[list[str | None], str | None]:
     """Arguments of N_CLOCK before each step, and after the last: configurations, or change numbers if budgets vary."""
     if (clocks := plan.clocks) is None:
         return [], None
-    words = {step: str(n) if clocks.others else clocks.table[0][n] for n, step in enumerate(clocks.changes)}
+    words = {step: str(n) if clocks.other_budgets else clocks.table[0][n] for n, step in enumerate(clocks.changes)}
     return [words.get(step) for step in range(len(plan.steps))], words.get(len(plan.steps))
 
 
@@ -424,7 +424,7 @@ def energy_words(plan: Plan) -> str:
     for start, end in s.switched:
         cost = schedule.problem.switch(start, end)
         lines.append(f"  switch {start} -> {end}: {cost.time_us:.0f} us, {cost.energy_uj:.1f} uJ")
-    for problem, other in schedule.others:
+    for problem, other in schedule.other_budgets:
         spent = f"{other.time_us / 1000:.2f} ms at work, {other.mode.name}"
         clocks = ", ".join(dict.fromkeys(p.config for p in other.points))
         lines.append(f"  {other.energy_uj / 1000:.3f} mJ in {problem.budget_us / 1000:g} ms: {spent}, {clocks}")

@@ -189,7 +189,7 @@ def _energy(clocks: ClockSchedule) -> dict[str, Any]:
         "sources": clocks.sources,
         "iso_latency": [iso_latency(c) for c in clocks.comparisons],
     }
-    if clocks.others:
+    if clocks.other_budgets:
         data["budgets"] = [budget_row(*each) for each in clocks.budgets]
     return data
 

@@ -534,7 +534,7 @@ class ClockSchedule:
     problem: EnergyProblem
     selection: Selection
     comparisons: tuple[Comparison, ...]  # at other budgets: the fastest clock's time and some slack
-    others: tuple[tuple[EnergyProblem, Selection], ...] = ()  # for further budgets of the same firmware
+    other_budgets: tuple[tuple[EnergyProblem, Selection], ...] = ()  # of the same firmware
 
     @property
     def clocks(self) -> ClockPlan:
@@ -558,7 +558,7 @@ class ClockSchedule:
     @property
     def budgets(self) -> tuple[tuple[EnergyProblem, Selection], ...]:
         """Problem and plan of each budget; the first holds until the application selects another."""
-        return (self.problem, self.selection), *self.others
+        return (self.problem, self.selection), *self.other_budgets
 
     @property
     def changes(self) -> tuple[int, ...]:

@@ -67,9 +67,9 @@ FUNCTIONS: Mapping[str, Callable[[], Function]] = (
 def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
     """The kernel for an op: the variant of `form.choice` if the layer is in it, else the cheapest.
 
-    The op's own kernel serves where no row does. `form.over` asks for kernels that work in place; if there are none,
-    the kernel that is returned does not. `form.engine` asks for the call of that engine. The graph caches the kernels
-    of its own ops, because planners ask for them many times.
+    The op's own kernel serves where no row does. `form.in_place` asks for kernels that work in place; if there are
+    none, the returned one does not. `form.engine` asks for the call of that engine. The graph caches the kernels of its
+    own ops, because planners ask for them many times.
     """
     if not op.outputs or graph.producers.get(op.outputs[0]) is not op:
         return _chosen(op, graph, form)
@@ -83,7 +83,7 @@ def kernel_of(op: Op, graph: Graph, form: Form) -> Kernel:
 def _sharing(kernel: Kernel, graph: Graph) -> Kernel:
     """The kernel and its alternatives, sharing one `shape` with all that have an equal one: most of a long network."""
     shape = graph.kernels.setdefault(repr(kernel.shape), kernel.shape)  # by text, because True and 1 print differently
-    return replace(kernel, shape=shape, others=tuple(_sharing(each, graph) for each in kernel.others))
+    return replace(kernel, shape=shape, alternatives=tuple(_sharing(each, graph) for each in kernel.alternatives))
 
 
 def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
@@ -92,11 +92,11 @@ def _chosen(op: Op, graph: Graph, form: Form) -> Kernel:
     layers = layers_of(op, graph, form)
     kernel = _from_rows(layers, form) or replace(layers[0], form=form).plain
     if form.variant:
-        return next(k for k in (kernel, *kernel.others) if k.variant == form.variant)
-    if not kernel.others or not form.choice or form.rolled or form.granularity:
+        return next(k for k in (kernel, *kernel.alternatives) if k.variant == form.variant)
+    if not kernel.alternatives or not form.choice or form.rolled or form.granularity:
         return kernel
     wanted = layer_name(kernel, op, graph)
-    return next((k for k in kernel.others if (wanted, k.variant) in form.choice), kernel)
+    return next((k for k in kernel.alternatives if (wanted, k.variant) in form.choice), kernel)
 
 
 def _described(op: Op, graph: Graph, rolled: bool) -> list[tuple[Op, Graph, Sums | None]]:
@@ -155,8 +155,8 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
         kernels = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]
         kernels = [k for k in kernels if k.reads_separate_rows or not any(form.separate)]
-        if kernels := by_cost([k for k in kernels if k.in_place or not form.over], form):
-            return replace(kernels[0], others=tuple(kernels[1:]))
+        if kernels := by_cost([k for k in kernels if k.in_place or not form.in_place], form):
+            return replace(kernels[0], alternatives=tuple(kernels[1:]))
     return None
 
 

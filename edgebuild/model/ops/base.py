@@ -66,7 +66,7 @@ class Form:
     scratch_limit: int | None = None  # bytes; a kernel that needs more is replaced by a slower one
     granularity: int = 0  # channels or columns that a decoupled kernel gathers at once; 0: not decoupled
     lfo: bool = False  # whether a decoupled kernel gathers at the low clock
-    over: bool = False  # the result shares bytes with the first operand, as `Kernel.in_place` allows
+    in_place: bool = False  # the result shares bytes with the first operand, as `Kernel.in_place` allows
     variant: str = ""  # chosen by the plan instead of the fastest; "": the fastest
     engine: Engine | None = None  # computes the op instead of the core, from the engine's scratchpads
     engines: tuple[Engine, ...] = ()  # may compute the op on operands in ordinary memory
@@ -128,7 +128,7 @@ class Kernel:
     variant: str = "portable"
     estimate: float = 0.0  # instructions of one call
     pace: float = 1.0  # cycles that an instruction takes, as a multiple of what the core's fastest kernels take
-    others: tuple[Kernel, ...] = ()  # alternative kernels, by estimate
+    alternatives: tuple[Kernel, ...] = ()  # by estimate
     placed: bool = False  # row form: operands point to their row, as y does
     counted: bool = False  # row form, placed: the kernel gets the number of the row, too
     in_place: str = ""  # SAME or PIXELS: how a result that is not elementwise may overwrite the first operand
@@ -208,7 +208,7 @@ class Sums:
         return self.window == (1, 1) and self.stride == (1, 1) and self.size[:2] == self.out[:2]
 
     @cached_property
-    def following(self) -> dict[Any, Any]:
+    def computed(self) -> dict[Any, Any]:
         """Cache of functions that depend on this value alone, by function and other arguments: see `computed_once`."""
         return {}
 

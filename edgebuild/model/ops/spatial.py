@@ -380,9 +380,9 @@ def computed_once(make: Callable[Concatenate[Sums, More], Result]) -> Callable[C
     @wraps(make)
     def asked(s: Sums, /, *more: More.args, **named: More.kwargs) -> Result:
         key = (make, more, tuple(named.items()))
-        if key not in s.following:
-            s.following[key] = make(s, *more, **named)
-        result: Result = s.following[key]
+        if key not in s.computed:
+            s.computed[key] = make(s, *more, **named)
+        result: Result = s.computed[key]
         return result
 
     return asked

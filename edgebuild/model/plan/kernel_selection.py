@@ -41,13 +41,13 @@ class FormedKernel:
 
 @dataclass(frozen=True)
 class Use:
-    """An op's kernel in a plan. `others` can replace it and need no more scratch."""
+    """An op's kernel in a plan. `alternatives` can replace it and need no more scratch."""
 
     step: int
     op: int
     calls: int
     kernel: FormedKernel
-    others: tuple[FormedKernel, ...]
+    alternatives: tuple[FormedKernel, ...]
 
     @property
     def key(self) -> tuple[int, int]:
@@ -116,10 +116,10 @@ def within_flash(graph: Graph, steps: Sequence[Section], form: Form, most: int) 
     chosen = {use.key: use.kernel for use in uses}
     while _flash(graph, chosen, form) > most:
         options = [*_without_function(uses, chosen), *_with_another(uses, chosen)]
-        options += [{use.key: other} for use in uses for other in use.others]
+        options += [{use.key: other} for use in uses for other in use.alternatives]
         changes = list(_savings(graph, uses, chosen, options, form))
         if not changes:  # all kernels for `--optimize size` at once: they share functions
-            small = ((use.key, [formed for formed in use.others if formed.form.small]) for use in uses)
+            small = ((use.key, [formed for formed in use.alternatives if formed.form.small]) for use in uses)
             changes = list(_savings(graph, uses, chosen, [{key: of[0] for key, of in small if of}], form))
         if not changes:
             break
@@ -158,7 +158,7 @@ def _uses(
 
 def _equivalent_kernels(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
     """Other kernels of the same form that can replace this one."""
-    return _serving(formed, formed.form, formed.kernel.others)
+    return _serving(formed, formed.form, formed.kernel.alternatives)
 
 
 def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKernel]:
@@ -166,7 +166,7 @@ def _smaller(graph: Graph, op: Op, formed: FormedKernel) -> Iterator[FormedKerne
     yield from _equivalent_kernels(graph, op, formed)
     small = replace(formed.form, wish=replace(formed.form.wish, optimize="size"), variant="")
     first = kernel_of(op, graph, small)
-    yield from _serving(formed, small, (first, *first.others))
+    yield from _serving(formed, small, (first, *first.alternatives))
 
 
 def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iterator[FormedKernel]:
@@ -174,14 +174,14 @@ def _serving(formed: FormedKernel, form: Form, others: Iterable[Kernel]) -> Iter
     kernel = formed.kernel
     for other in others:
         same = (other.placed, other.counted) == (kernel.placed, kernel.counted)
-        in_place = not formed.form.over or other.in_place == kernel.in_place
+        in_place = not formed.form.in_place or other.in_place == kernel.in_place
         if same and in_place and aligned(other.scratch) <= aligned(kernel.scratch):
             yield FormedKernel(replace(form, variant=other.variant), other)
 
 
 def _with_nibbles(use: Use, most: float) -> FormedKernel:
     """The fastest kernel with 4-bit weights two to a byte, if at most `most` times the cost; else the op's own."""
-    packed = [other for other in (use.kernel, *use.others) if other.kernel.shape.get("nibbles")]
+    packed = [other for other in (use.kernel, *use.alternatives) if other.kernel.shape.get("nibbles")]
     best = min(packed, key=use.cost, default=use.kernel)
     return best if use.cost(best) <= most * use.cost(use.kernel) else use.kernel
 
@@ -193,7 +193,7 @@ def _without_function(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
         change, left = dict[tuple[int, int], FormedKernel](), (functions - {function}) | {""}
         for use in uses:
             if chosen[use.key].function == function:
-                others = [formed for formed in use.others if formed.function in left]
+                others = [formed for formed in use.alternatives if formed.function in left]
                 if not others:
                     break
                 change[use.key] = min(others, key=lambda formed: formed.kernel.cost)
@@ -206,7 +206,7 @@ def _with_another(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
     functions = {formed.function for formed in chosen.values()}
     for function in sorted(functions - {""}):
         users = [use for use in uses if chosen[use.key].function == function]
-        others = [{formed.function: formed for formed in reversed(use.others)} for use in users]
+        others = [{formed.function: formed for formed in reversed(use.alternatives)} for use in users]
         for other in sorted(set.intersection(*(set(those) for those in others)) - functions - {""}):
             yield {use.key: those[other] for use, those in zip(users, others, strict=True)}
 
@@ -215,7 +215,7 @@ def _without_table(uses: Sequence[Use], chosen: Chosen) -> Iterator[Chosen]:
     """For each kernel with constants: kernels without any, which compute the values of its table."""
     for use in uses:
         if chosen[use.key].kernel.constants:
-            yield from ({use.key: formed} for formed in use.others if not formed.kernel.constants)
+            yield from ({use.key: formed} for formed in use.alternatives if not formed.kernel.constants)
 
 
 def _with_chosen(steps: Sequence[Section], uses: Sequence[Use], chosen: Chosen) -> tuple[Section, ...]:

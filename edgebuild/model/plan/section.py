@@ -68,7 +68,7 @@ class Section(Step):
     @property
     def in_place(self) -> bool:
         """Whether the op runs whole and its kernel works in place."""
-        return self.rolled is None and any(form.over for form in self.forms)
+        return self.rolled is None and any(form.in_place for form in self.forms)
 
     @property
     def run(self) -> bool:
@@ -197,7 +197,7 @@ class Choices:
         """Kernels of an op that runs whole. `in_place`: only those that work in place, all in one manner; or none."""
         return self._once(
             (op.outputs[0], in_place),
-            lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), over=in_place)),
+            lambda: self._fastest_first(op, replace(whole_form(op, self.form, self.decoupled), in_place=in_place)),
         )
 
     def in_run(self, op: Op, rolled: Rolled) -> tuple[Choice, ...]:
@@ -230,10 +230,10 @@ class Choices:
         graph = self.rolling.graph
         stated, call = self.default_instructions(op, form), PER_ROW_CALL if form.rolled else PER_CALL
         kernel, choices = kernel_of(op, graph, form), list[Choice]()
-        how = kernel.in_place if form.over else ""
-        gathers = form.granularity > 0 and kernel_of(op, graph, replace(form, over=False)).traffic.rounds > 0
+        how = kernel.in_place if form.in_place else ""
+        gathers = form.granularity > 0 and kernel_of(op, graph, replace(form, in_place=False)).traffic.rounds > 0
         while not choices or aligned(kernel.scratch) < choices[-1].scratch:
-            if (form.over and (not how or how != kernel.in_place)) or (gathers and not kernel.traffic.rounds):
+            if (form.in_place and (not how or how != kernel.in_place)) or (gathers and not kernel.traffic.rounds):
                 break
             scratch, count = aligned(kernel.scratch), kernel.estimate or stated
             form = replace(form, scratch_limit=choices[-1].scratch - 1 if choices else None)
@@ -420,7 +420,7 @@ def with_separate_rows(section: Section, graph: Graph, row_bytes: Mapping[str, i
     for op, form in zip(section.ops, section.forms, strict=True):
         roots = {root for root, _ in rolled.rolling.operands[op.outputs[0]]}
         kernel = kernel_of(op, graph, form) if not roots.isdisjoint(names) else None
-        if kernel is not None and not all(k.reads_separate_rows for k in (kernel, *kernel.others)):
+        if kernel is not None and not all(k.reads_separate_rows for k in (kernel, *kernel.alternatives)):
             unable |= roots
     if unable and not (names := _separable(section, rolled, row_bytes, unable)):
         return None

@@ -117,9 +117,9 @@ def _trials(request: ModelRequest) -> list[Trial]:
         if section.rolled is None:
             (op,), (form,) = section.ops, section.forms
             kernel = kernel_of(op, decided.graph, form)
-            if kernel.others:
+            if kernel.alternatives:
                 name = layer_name(kernel, op, decided.graph)
-                trials[name] = Trial(name, tuple(dict.fromkeys((kernel.variant, *(k.variant for k in kernel.others)))))
+                trials[name] = Trial(name, tuple(dict.fromkeys(k.variant for k in (kernel, *kernel.alternatives))))
     return list(trials.values())
 
 

@@ -216,7 +216,8 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
     copied_rows = edges and c % 4 > 0
     odd = (pixels if pointwise else ow) % 2
     shape = sums_shape(s, form) | {
-        "pointwise": pointwise, "pixels": pixels, "words": fh * n, "odd": bool(odd), "kept": bool(odd) and form.over,
+        "pointwise": pointwise, "pixels": pixels, "words": fh * n, "odd": bool(odd),
+        "kept": bool(odd) and form.in_place,
     }  # fmt: skip
     if not pointwise:
         shape |= {"n": n, "copied_rows": copied_rows, "edges": edges, "padded_rows": outside}
@@ -236,7 +237,7 @@ def widened_pairs(s: Sums, form: Form) -> Gathered | None:
         fh, groups, passes, shape, cost, 4 * fh * n + (2 * n if copied_rows else 0),
         left=odd * (1 if pointwise else _rows(s, form)), padded=not pointwise and (outside or edges),
         alone=("eb_dot1" if pointwise else "eb_dot1i") if odd else "",
-        in_place=PIXELS if pointwise and (form.over or not odd) else "",
+        in_place=PIXELS if pointwise and (form.in_place or not odd) else "",
     )  # fmt: skip
 
 

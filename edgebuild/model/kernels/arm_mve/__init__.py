@@ -99,7 +99,7 @@ def _spread(layer: KernelLayer) -> dict[str, Any] | None:
 
 def spread(layer: KernelLayer) -> Kernel | None:
     """A transposition from planes to pixels."""
-    letters = None if layer.form.over else _spread(layer)
+    letters = None if layer.form.in_place else _spread(layer)
     if letters is None:
         return None
     cost = letters["planes"] * (20 + 9.0 * -(-letters["length"] // 16))

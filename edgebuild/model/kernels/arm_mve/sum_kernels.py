@@ -318,7 +318,7 @@ def convolution(lean: int, own: bool, s: Sums, form: Form) -> Kernel | None:
     `lean`: for little scratch, the columns of so many outputs; 0: of a row. `own`: with a function for this layer
     alone. Pixels that results may overwrite are copied, too, in larger blocks.
     """
-    over = s.pointwise and form.over
+    over = s.pointwise and form.in_place
     if over:
         pixels = s.size[0] * s.size[1]  # side by side
         s, lean = replace(s, size=(1, pixels, s.size[2]), out=(1, pixels, s.out[2])), 4 * lean or MAX_OVER

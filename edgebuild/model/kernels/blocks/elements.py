@@ -30,7 +30,7 @@ def matrix(layer: KernelLayer) -> tuple[int, int] | None:
 
 def along_cycles(layer: KernelLayer) -> Kernel | None:
     """Transpose in place, without divisions on cores where these are calls of the compiler's library."""
-    if not layer.form.over:
+    if not layer.form.in_place:
         return None
     return moves.in_place_transpose(layer.op, layer.graph, divides="armv6-m" not in layer.form.core)
 
@@ -41,7 +41,7 @@ def in_blocks(layer: KernelLayer) -> Kernel | None:
     A piece is one block of every line; it is transposed through a copy. Long lines are cut before their pieces are
     transposed, short lines after.
     """
-    sizes = matrix(layer) if layer.form.over else None
+    sizes = matrix(layer) if layer.form.in_place else None
     if sizes is None:
         return None
     (x,), (short, long), planes = layer.graph.operands(layer.op), sorted(sizes), sizes[0] <= sizes[1]

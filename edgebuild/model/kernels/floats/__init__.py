@@ -531,7 +531,7 @@ def micro_kernels(layer: KernelLayer) -> Kernel | None:
     else:
         some = block_of_pixels(count, core)
         rows = constants[0].data.reshape(s["K"], -1) if times == 1 else constants[0].data.reshape(-1, s["K"]).T
-        s["over"] = s["line"] and groups == 1 and layer.form.over  # another group would read overwritten pixels
+        s["over"] = s["line"] and groups == 1 and layer.form.in_place  # another group would read overwritten pixels
         function = f"%d_{GROUPS}{some if some < 4 else ''}" if groups > 1 or some < 4 else function
     if rows is not None:
         stream = replace(constants[0], data=packed(rows, some, groups), note=f"by {some} channels")

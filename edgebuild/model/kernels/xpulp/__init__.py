@@ -49,7 +49,7 @@ def total(encoding: str, layer: KernelLayer) -> Kernel | None:
 def pixels(encoding: str, layer: KernelLayer) -> Kernel | None:
     """A transposition of three planes of bytes, as of an image, to pixels, four at a time."""
     sizes, (x,) = elements.matrix(layer), layer.graph.operands(layer.op)
-    if layer.form.over or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
+    if layer.form.in_place or sizes is None or sizes[0] != 3 or sizes[1] < 4 or ITEM_BYTES[x.dtype] != 1:
         return None
     four, rest = divmod(sizes[1], 4)
     return replace(

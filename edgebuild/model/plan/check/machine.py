@@ -299,7 +299,7 @@ class Callee:
         wide = (i for i in operands if ITEM_BYTES[graph.operands(op)[i].dtype] >= item)
         in_place = frozenset(i for i in wide if elementwise(relation, i))
         reduces, kernel = spec.rows(op, graph) == "reduce", kernel_of(op, graph, form)
-        over = kernel.in_place if form.over and not form.rolled else ""
+        over = kernel.in_place if form.in_place and not form.rolled else ""
         return Callee(op, form, relation, operands, in_place, over, reduces, kernel.scratch)
 
     def spares(self, graph: Graph, position: int, at: Array, there: Array) -> bool:

@@ -189,7 +189,7 @@ class _Calls:
         self.rolled, places = section.rolled, dict(every.places)
         if self.run is not None:
             near = {**self.run.places, **{s.storage: s.near for s in self.run.streams}}
-            self.rolled, places = self.run.seen, places | {n: Place(every.level, at) for n, at in near.items()}
+            self.rolled, places = self.run.rolled, places | {n: Place(every.level, at) for n, at in near.items()}
         self.addresses = Addresses.of(self.graph, self.rolled, places)
         self.callees = [Callee.of(self.graph, op, form) for op, form in zip(section.ops, section.forms, strict=True)]
         self.kernels = dict[tuple[int, int], Kernel]()

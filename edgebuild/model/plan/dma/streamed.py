@@ -255,8 +255,8 @@ class Streamer:
         least = sum(rows * row_bytes(graph, name) for name, rows in rings.items())
         if least > self.room:
             return None
-        seen = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, inputs)
-        chosen = [self._chosen(op, seen, together, shares) for op in trace.run]
+        rolled = Rolled(rolling, trace.run, rings, {}, results, operands, {}, trace.counts, inputs)
+        chosen = [self._chosen(op, rolled, together, shares) for op in trace.run]
         parts = tuple(row_parts for _, row_parts, _ in chosen)
         formed = zip(trace.run, chosen, strict=True)
         blocks, inside = zip(*(self._block(op, form, row_parts) for op, (form, row_parts, _) in formed), strict=True)
@@ -284,7 +284,7 @@ class Streamer:
         within_bytes = {n: aligned(rows * row_bytes(graph, n), self.align) for n, rows in inner.items()}
         spans = dict.fromkeys(inner, (0, len(trace.run) - 1))
         forms = tuple(form for form, _, _ in chosen)
-        within = replace(seen, rings=inner)
+        within = replace(rolled, rings=inner)
         section = Section(trace.run, within, results, forms, within_bytes, reads=operands, spans=spans)
         begins = zip(block_at, inside, strict=True)
         absolute = tuple(tuple(tuple(b + at for at in part) for part in offsets) for b, offsets in begins)
@@ -293,7 +293,7 @@ class Streamer:
         cost = self._cost(compute, sum(calls_), blocks, streams)
         held = held & {*operands, *results}
         return PlannedRun(
-            section=section, ops=trace.run, seen=seen, counts=trace.counts[: len(trace.run)], parts=parts,
+            section=section, ops=trace.run, rolled=rolled, counts=trace.counts[: len(trace.run)], parts=parts,
             streams=streams, held=held,
             blocks=blocks, block_at=tuple(block_at), constants=absolute, places={n: places[n] for n in inner},
             scratch=scratch, scratch_each=tuple(map(aligned, sizes)), level1_bytes=at, events=trace.order,
@@ -345,12 +345,12 @@ class Streamer:
                 channel += 2
         return tuple(streams)
 
-    def _chosen(self, op: Op, seen: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
+    def _chosen(self, op: Op, rolled: Rolled, together: int, shares: int) -> tuple[Form, tuple[Share, ...], float]:
         """Form and fastest kernels for rows within the limit of scratch, and cycles of one call of all cores."""
         rolling, graph = self.cutter.rolling, self.cutter.graph
-        key = (op.outputs[0], rings_of(rolling, seen, op), together, shares)
+        key = (op.outputs[0], rings_of(rolling, rolled, op), together, shares)
         if key not in self._row_kernels:
-            choices = self.cutter.choices.in_run(op, seen)
+            choices = self.cutter.choices.in_run(op, rolled)
             most = self.room // SCRATCH_SHARE // (together * shares)
             choice = next((c for c in choices if c.scratch <= most), choices[-1])
             form, work, parts = choice.form, choice.cost - PER_ROW_CALL, None

@@ -244,7 +244,7 @@ class Share:
 class StreamedRun:
     """A rolled run in the first level. Offsets count from its first byte there, those of held tensors are absolute.
 
-    `seen`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or adds
+    `rolled`: the run as its kernels see it, with the rings of its streams. `counts`: rows that each op makes, or adds
     if it reduces. `held`: operands and results that stay in the first level and are not streamed. `places`: of inner
     rings. `blocks`: the constants of each op, fetched before the run. `scratch`: by result, of the first core; that of
     the other cores follows at steps of `scratch_each` bytes (by op). Cores make `together` rows at once, each in at
@@ -253,7 +253,7 @@ class StreamedRun:
     """
 
     ops: tuple[Op, ...]
-    seen: RolledCalls
+    rolled: RolledCalls
     counts: tuple[int, ...]
     parts: tuple[tuple[Share, ...], ...]
     streams: tuple[Stream, ...]
