@@ -83,8 +83,8 @@ def verify(
     with folder_of(keep) as folder:
         write_sources(folder, target, artifacts, report, len(vectors))
         builder = Builder(target, folder, bool(report.get("needs_libm")), cmsis_nn=library)
-        sizes = _sizes(builder, report)
         outcome = _run(builder, vectors, report, dma)
+        sizes = _sizes(builder, report) if target.firmware else read_sizes(folder / "harness.elf", NAME, True)
         flash = flashes.flash_of(flash_of) if flash_of else target.flash
         timed = _timed(folder / "harness.elf", target, outcome, flash, flash_of or target.name, by_cycles)
         recording = _recorded(model_path, reading, vectors, artifacts, report, builder, every)

@@ -270,7 +270,7 @@ def record(plot: Plot, rounds: Sequence[Round], builder: Builder) -> list[Seen]:
     model, *rest = sources(target, plot.report)
     io = target.runner.sources if target.runner else ("src/semihost_host.c",)
     hal = [hal_dir() / name for name in ("harness/trace.c", *io)]
-    flags = ("-include", str(hal_dir() / "harness/layers.h"), "-DEB_ROWS")
+    flags = ("-g1", "-include", str(hal_dir() / "harness/layers.h"), "-DEB_ROWS")  # gcc takes a sixth longer with -g
     elf = builder.program("trace", [*rest, *hal], {model: flags})
     run_program(elf, target)
     data = (folder / "trace.bin").read_bytes()
