@@ -109,6 +109,13 @@ def run(folder: Path, mode: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def equal_by_mode(p: Plan, feed: Callable[[Path], bytes], folder: Path) -> list[bool]:
+    """Whether its program computes what `feed`, which writes two inputs to `in.bin`, returns: in each of MODES."""
+    build([p], 2, folder)
+    want = feed(folder)
+    return [run(folder, mode).returncode == 0 and (folder / "out.bin").read_bytes() == want for mode in MODES]
+
+
 def check(
     graphs: Sequence[Graph],
     folder: Path,

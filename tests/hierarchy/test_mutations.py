@@ -18,7 +18,7 @@ from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
 from edgebuild.model.plan.search import Plan
-from tests.hierarchy.test_moved import MODES, build, changed, run
+from tests.hierarchy.test_moved import changed, equal_by_mode
 
 X, Y = (0, 1), (4, 5)  # channels of input and result
 
@@ -118,11 +118,7 @@ def feed(folder: Path) -> bytes:
 
 @pytest.mark.needs("gcc")
 def test_the_sound_plan_passes(tmp_path: Path) -> None:
-    build([planned()], 2, tmp_path)
-    want = feed(tmp_path)
-    for mode in MODES:
-        assert run(tmp_path, mode).returncode == 0
-        assert (tmp_path / "out.bin").read_bytes() == want
+    assert all(equal_by_mode(planned(), feed, tmp_path))
 
 
 REFUSALS = {
@@ -148,10 +144,4 @@ def test_replay_refuses(name: str) -> None:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
-    build([changed(planned(), MappedOp, MUTATIONS[name])], 2, tmp_path)
-    want = feed(tmp_path)
-    caught = []
-    for mode in MODES:
-        done = run(tmp_path, mode)
-        caught.append(done.returncode != 0 or (tmp_path / "out.bin").read_bytes() != want)
-    assert any(caught)
+    assert not all(equal_by_mode(changed(planned(), MappedOp, MUTATIONS[name]), feed, tmp_path))

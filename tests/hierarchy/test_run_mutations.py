@@ -18,7 +18,7 @@ from edgebuild.model.plan.dma.assembly import SearchPath, assembled, prefetches,
 from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.printed import Start, Stream, StreamedRun, Wait
 from edgebuild.model.plan.search import Plan, Planner
-from tests.hierarchy.test_moved import MODES, build, changed, run, transfers, with_transfers
+from tests.hierarchy.test_moved import changed, equal_by_mode, transfers, with_transfers
 
 
 def convolutions() -> Graph:
@@ -85,12 +85,7 @@ MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
 def test_the_sound_plan_passes(tmp_path: Path) -> None:
     plan = planned()
     assert transfers(plan) and any(isinstance(m, StreamedRun) for m in plan.moves.values())
-    build([plan], 2, tmp_path)
-    want = feed(tmp_path)
-    for mode in MODES:
-        done = run(tmp_path, mode)
-        assert done.returncode == 0, done.stderr
-        assert (tmp_path / "out.bin").read_bytes() == want
+    assert all(equal_by_mode(plan, feed, tmp_path))
 
 
 def feed(folder: Path) -> bytes:
@@ -110,10 +105,4 @@ def test_replay_refuses(name: str) -> None:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
-    build([MUTATIONS[name](planned())], 2, tmp_path)
-    want = feed(tmp_path)
-    caught = []
-    for mode in MODES:
-        done = run(tmp_path, mode)
-        caught.append(done.returncode != 0 or (tmp_path / "out.bin").read_bytes() != want)
-    assert any(caught)
+    assert not all(equal_by_mode(MUTATIONS[name](planned()), feed, tmp_path))

@@ -230,13 +230,6 @@ def verified(model: Path, **options: str) -> dict[str, Any]:
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("form", FORMS)
-def test_form(form: str, tmp_path: Path) -> None:
-    onnx.save(FORMS[form](), tmp_path / "m.onnx")
-    assert verified(tmp_path / "m.onnx")["equal"]
-
-
-@pytest.mark.needs("gcc")
 def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     onnx.save(network(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="weights.bin")
     assert verified(tmp_path / "m.onnx")["equal"]
@@ -350,13 +343,6 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.needs("gcc")
-@pytest.mark.parametrize("kind", SUMS)
-def test_sums_of_products(kind: str, tmp_path: Path) -> None:
-    onnx.save(SUMS[kind](), tmp_path / "m.onnx")
-    assert verified(tmp_path / "m.onnx")["equal"]
-
-
 def between(operator: str, shape: tuple[int, ...], **attributes: Any) -> onnx.ModelProto:
     """An operator of one or two int8 operands between QuantizeLinear and DequantizeLinear."""
     constants = {"scale": np.array(0.02, np.float32), "zero": np.array(3, np.int8), "axes": np.array([1], np.int64)}
@@ -433,10 +419,13 @@ CELLS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
+NETWORKS = {**FORMS, **SUMS, **CELLS}
+
+
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("cell", CELLS)
-def test_cell(cell: str, tmp_path: Path) -> None:
-    onnx.save(CELLS[cell](), tmp_path / "m.onnx")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
+    onnx.save(NETWORKS[name](), tmp_path / "m.onnx")
     assert verified(tmp_path / "m.onnx")["equal"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,12 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph
 from edgebuild.model.plan import cuts, rolling, section
-from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.rolling import Event, Rolled, Trace
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
 from tests.rolling.test_networks import Net
-from tests.rolling.test_rolling import planned
+from tests.rolling.test_rolling import check
 from tests.zoo.builders import Net as Onnx
 from tests.zoo.builders import quantized
 
@@ -39,17 +37,11 @@ def separate(plan: Plan) -> list[str]:
     return [name for s in plan.steps if s.rolled is not None for name in s.rolled.separate]
 
 
-def check(graph: Graph) -> Plan:
-    found = planned(graph := replace(graph), tile="rolling")
-    interpret(graph, found.graph, found.steps)
-    return found
-
-
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
-    found = check(chain())
+    found = check(chain(), tile="rolling")
     assert len(separate(found)) >= 2
     monkeypatch.setattr(cuts, "with_separate_rows", lambda *a: None)
-    assert found.arena_bytes < check(chain()).arena_bytes
+    assert found.arena_bytes < check(chain(), tile="rolling").arena_bytes
 
 
 def early_room(patch: Patch) -> None:
@@ -113,7 +105,7 @@ PLANTED = {
 def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
     PLANTED[name](monkeypatch)
     with pytest.raises(BrokenPlan):
-        check(chain())
+        check(chain(), tile="rolling")
 
 
 @pytest.mark.one_in(6)

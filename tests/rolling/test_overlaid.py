@@ -12,13 +12,11 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Array, Graph, dump
 from edgebuild.model.plan import cuts, section
-from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
-from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify import verify
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net
-from tests.rolling.test_rolling import planned
+from tests.rolling.test_rolling import check, planned
 from tests.zoo.builders import Net as Onnx
 from tests.zoo.builders import quantized
 
@@ -34,18 +32,12 @@ def layers() -> Graph:
     return net.graph(net.conv(y, 4, 3, 2))
 
 
-def check(graph: Graph) -> Plan:
-    found = planned(graph := replace(graph), tile="rolling")
-    interpret(graph, found.graph, found.steps)
-    return found
-
-
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
-    found = check(layers())
+    found = check(layers(), tile="rolling")
     assert any(s.overlaid for s in found.steps)
     assert any(b.overlaps and b.calls for b in found.buffers)
     monkeypatch.setattr(cuts, "with_overlaid", lambda trace, step, *a: step)
-    assert found.arena_bytes < check(layers()).arena_bytes
+    assert found.arena_bytes < check(layers(), tile="rolling").arena_bytes
 
 
 def test_they_never_take_more(monkeypatch: Patch) -> None:
@@ -97,7 +89,7 @@ PLANTED = {
 def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
     PLANTED[name](monkeypatch)
     with pytest.raises(BrokenPlan):
-        check(layers())
+        check(layers(), tile="rolling")
 
 
 @pytest.mark.one_in(2)

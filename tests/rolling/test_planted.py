@@ -18,12 +18,11 @@ from edgebuild.model.ir import Graph, Op, Tensor
 from edgebuild.model.ops import moves, reductions, spatial
 from edgebuild.model.ops.base import Form, Kernel
 from edgebuild.model.plan import cuts, rolling, search, section
-from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.memory.problem import Place
 from edgebuild.model.plan.rolling import Event, Rolled, Trace
 from tests.rolling.test_networks import UNIT, Net
-from tests.rolling.test_rolling import planned
+from tests.rolling.test_rolling import check
 
 Patch = pytest.MonkeyPatch
 OPEN = (None, None)
@@ -76,12 +75,6 @@ def grouped() -> Graph:
     data = np.random.default_rng(1).standard_normal((6, 3, 3, 2)).astype(np.float32)
     net.tensors["w"] = Tensor("w", data.shape, "float32", None, data)
     return net.graph(net.add("conv2d", "x", "w", **UNIT, groups=2, pad=(1,) * 4))
-
-
-def check(graph: Graph, **options: Any) -> None:
-    """Plan a graph, replay and interpret it."""
-    found = planned(graph := replace(graph), **options)  # a graph of its own, for graphs keep their kernels
-    interpret(graph, found.graph, found.steps)
 
 
 # Each function plants a mistake; the network is one that it spoils.

@@ -18,6 +18,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, prepare
 from edgebuild.model.ir import Graph, Op, Quant, Tensor
+from edgebuild.model.plan.check.interpret import interpret
 from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.memory.problem import Place
@@ -49,6 +50,13 @@ BARS = {
 
 def planned(graph: Graph, **options: Any) -> Plan:
     return plan(graph, load_target("host"), ModelRequest(Path("x"), "x", "host", **options))
+
+
+def check(graph: Graph, **options: Any) -> Plan:
+    """Plan a copy of a graph, since graphs keep their kernels; the planner replays the plan, and it is interpreted."""
+    found = planned(graph := replace(graph), **options)
+    interpret(graph, found.graph, found.steps)
+    return found
 
 
 @pytest.mark.parametrize("name", BARS)
