@@ -144,10 +144,7 @@ class ModelRequest:
     )
     steps: bool = option(False, SWITCH, "add NAME_step(), which runs one step of an inference at a time")
     max_slice: float | None = option(
-        None,
-        NUMBER,
-        "split steps whose modelled time is longer, at rows; implies --steps",
-        metavar="US",
+        None, NUMBER, "split steps whose modelled time is longer, at rows; implies --steps", metavar="US"
     )
     selftest: bool = option(False, SWITCH, "add NAME_selftest(), which runs a test vector and compares the result")
     set_weights: bool = option(False, SWITCH, "add NAME_set_weights(), which replaces the weights at run time")
@@ -473,14 +470,7 @@ def _request(data: dict[str, Any], name: str, target: str, place: Callable[[str]
     return model_request(Path(place(data["source"])), name, target, options)
 
 
-_MEMBERS: dict[str, type] = {
-    "kind": str,
-    "name": str,
-    "options": dict,
-    "output": str,
-    "schema": int,
-    "target": str,
-}
+_MEMBERS: dict[str, type] = {"kind": str, "name": str, "options": dict, "output": str, "schema": int, "target": str}
 
 
 def _check_shape(data: Any, file: str) -> None:

@@ -144,8 +144,7 @@ def check_hse(tree: ClockTree, hz: int) -> bool:
         return True
     fed = f"a clock fed in from {mhz(bypass[0])} to {mhz(bypass[1])}" if bypass else "a clock fed in: limits unknown"
     raise fail(
-        f"{tree.device}: an HSE of {mhz(hz)} is not possible",
-        hints=[f"a crystal from {mhz(low)} to {mhz(high)}", fed],
+        f"{tree.device}: an HSE of {mhz(hz)} is not possible", hints=[f"a crystal from {mhz(low)} to {mhz(high)}", fed]
     )
 
 

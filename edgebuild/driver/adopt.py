@@ -20,20 +20,7 @@ import yaml
 from ..base.errors import EdgebuildError, fail
 from ..base.inputs import read_text
 from ..base.request import DriverRequest
-from .accesses import (
-    WIDE,
-    Access,
-    Refused,
-    Sizes,
-    Stays,
-    Target,
-    absence,
-    accesses_of,
-    accessor,
-    plain,
-    targets,
-    wider,
-)
+from .accesses import WIDE, Access, Refused, Sizes, Stays, Target, absence, accesses_of, accessor, plain, targets, wider
 from .pipeline import triple_of
 from .prove.versions import Words, compare_programs, version
 from .registers.fixed import read_map

@@ -78,15 +78,6 @@ def test_a_build_leaves_the_rows_alone(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     package = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
-    run(
-        "cmake",
-        "-G",
-        "Ninja",
-        "-B",
-        "build",
-        package,
-        "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
-        cwd=tmp_path,
-    )
+    run("cmake", "-G", "Ninja", "-B", "build", package, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", cwd=tmp_path)
     output = run("cmake", "--build", "build", cwd=tmp_path)
     assert "_dialect" not in output and (tmp_path / "build" / "app").is_file()

@@ -92,10 +92,7 @@ int over(void) { unsigned f = R8(10); if (f & 1) R8(10) = 1; if (f & 16) R8(10) 
                 many(2, bits // 8, register("CC[%s]", 0x1C, bits, f"CC:0:{bits}")),
                 more=more,
             )
-            for mode, bits, more in (
-                ("COUNT8", 8, ""),
-                ("COUNT16", 16, "<alternateCluster>COUNT8</alternateCluster>"),
-            )
+            for mode, bits, more in (("COUNT8", 8, ""), ("COUNT16", 16, "<alternateCluster>COUNT8</alternateCluster>"))
         )
     ),
 )

@@ -69,10 +69,7 @@ def test_classes_are_proved(tmp_path: Path) -> None:
 
 
 METHODS = ("Serial", "open", "read", "both", "twice")
-FAULTS = (
-    ("* 1000", "* 1001", "driver::Serial::both"),
-    ("least(pins, 3)", "least(pins, 2)", "driver::set"),
-)
+FAULTS = (("* 1000", "* 1001", "driver::Serial::both"), ("least(pins, 3)", "least(pins, 2)", "driver::set"))
 
 
 @pytest.mark.parametrize(("old", "new", "function"), FAULTS)

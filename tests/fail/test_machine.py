@@ -167,8 +167,7 @@ def test_files_of_other_tools_are_known(name: str, model: str, capsys: Capture) 
 
 
 @pytest.mark.parametrize(
-    ("inside", "what"),
-    [("m/data.pkl", "a file of PyTorch"), ("m.h5", "a Keras model"), ("m.onnx", "a zip archive")],
+    ("inside", "what"), [("m/data.pkl", "a file of PyTorch"), ("m.h5", "a Keras model"), ("m.onnx", "a zip archive")]
 )
 def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, capsys: Capture) -> None:
     with zipfile.ZipFile("m.onnx", "w") as archive:

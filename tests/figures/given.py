@@ -40,11 +40,7 @@ GIVEN = (  # page, pattern of the words with the number, kind
     ("docs/models.md", r"less than 128 times", FORMAT),
     ("docs/rtl.md", r"caches of 4 KB", PART),
     ("docs/rtl.md", r"more than 2,000 cycles is\s+0\.2 %", RTL),
-    (
-        "docs/tiling.md",
-        r"aims at 10 %|compute 10 % of|about 3 % more|at most 10 % more|up to 4 bytes",
-        LIMIT,
-    ),
+    ("docs/tiling.md", r"aims at 10 %|compute 10 % of|about 3 % more|at most 10 % more|up to 4 bytes", LIMIT),
     ("docs/tiling.md", r"up to 8 % too low", ROUGH),
     ("docs/tiling.md", r"take 3\.6 times", FORMAT),
     ("sample_projects/autoencoder_on_two/README.md", r"264,192 bytes of weights", EXAMPLE),

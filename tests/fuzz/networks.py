@@ -186,12 +186,7 @@ class Judge:
 
 
 def sweep(
-    recipe: Recipe,
-    machines: Sequence[Machine],
-    folder: Path,
-    tally: Tally,
-    most: int = 0,
-    ways: Sequence[Options] = (),
+    recipe: Recipe, machines: Sequence[Machine], folder: Path, tally: Tally, most: int = 0, ways: Sequence[Options] = ()
 ) -> None:
     """One network in all modes on the host, in some on other machines. Failures go into `tally`, one of each cause.
 

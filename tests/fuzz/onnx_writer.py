@@ -88,12 +88,7 @@ class OnnxWriter:
         return self.several(operator, operands, 1, **attributes)[0]
 
     def several(
-        self,
-        operator: str,
-        operands: Sequence[Value | str],
-        count: int,
-        free: bool = False,
-        **attributes: object,
+        self, operator: str, operands: Sequence[Value | str], count: int, free: bool = False, **attributes: object
     ) -> list[Value]:
         """Add a node of some results. `free`: the first dimension need not be the batch."""
         names = [v if isinstance(v, str) else v.name for v in operands]

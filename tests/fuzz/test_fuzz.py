@@ -18,19 +18,7 @@ from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, TooLong, at_most, check_explained, compiled, machine, report_of
-from tests.fuzz.networks import (
-    WRITERS,
-    Found,
-    Judge,
-    Tally,
-    beside,
-    drawn,
-    drawn_sizes,
-    keep,
-    recipes,
-    smaller,
-    sweep,
-)
+from tests.fuzz.networks import WRITERS, Found, Judge, Tally, beside, drawn, drawn_sizes, keep, recipes, smaller, sweep
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy

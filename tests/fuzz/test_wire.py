@@ -70,10 +70,7 @@ def test_mistakes_of_the_receiver(tmp_path: Path, name: str) -> None:
 
 
 NUMBER = ("include/eb_ring.h", "behind <= EB_LINK_LATE && number != c->moved", "behind <= mask / 2u")
-STUCK = {
-    "a wrong number of a datagram": ("udp", *NUMBER),
-    "a wrong number of a frame": ("can", *NUMBER),
-}
+STUCK = {"a wrong number of a datagram": ("udp", *NUMBER), "a wrong number of a frame": ("can", *NUMBER)}
 
 
 @pytest.mark.slow

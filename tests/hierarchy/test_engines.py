@@ -240,8 +240,7 @@ def spoilt(moved: MappedOp, what: str) -> MappedOp:
 
 
 @pytest.mark.parametrize(
-    "what",
-    ["weights beyond their scratchpad", "activations beyond theirs", "weights among activations", "no wait"],
+    "what", ["weights beyond their scratchpad", "activations beyond theirs", "weights among activations", "no wait"]
 )
 def test_replay_refuses(what: str, tmp_path: Path) -> None:
     p, moved = a_layer(tmp_path)

@@ -117,10 +117,7 @@ def equal_by_mode(p: Plan, feed: Callable[[Path], bytes], folder: Path) -> list[
 
 
 def check(
-    graphs: Sequence[Graph],
-    folder: Path,
-    make: Callable[[Graph, str, int], Plan] = planned,
-    ports: Sequence[str] = (),
+    graphs: Sequence[Graph], folder: Path, make: Callable[[Graph, str, int], Plan] = planned, ports: Sequence[str] = ()
 ) -> list[Plan]:
     """Make plans by name and seed, run all in all modes, compare with the ops' own meaning."""
     import numpy as np

@@ -39,8 +39,7 @@ def pool(kind: str, shape: tuple[int, ...], window: tuple[int, int], padding: in
 
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"])
 @pytest.mark.parametrize(
-    ("shape", "window"),
-    [((1, 48, 48, 8), (1001, 33)), ((1, 8, 8, 1), (3, 2000)), ((1, 2000, 2000, 8), (2000, 2000))],
+    ("shape", "window"), [((1, 48, 48, 8), (1001, 33)), ((1, 8, 8, 1), (3, 2000)), ((1, 2000, 2000, 8), (2000, 2000))]
 )
 def test_windows_without_measure(kind: str, shape: tuple[int, ...], window: tuple[int, int]) -> None:
     with pytest.raises(EdgebuildError, match=rf"windows of {window[0]}x{window[1]} on {shape[1]}x{shape[2]}"):

@@ -16,16 +16,7 @@ from edgebuild.model import ops
 from edgebuild.model.formats import read_model
 from edgebuild.model.ir import Array, Graph, dump
 from edgebuild.model.passes.canonicalize import canonicalize
-from tests.graphs import (
-    LAYERS,
-    described,
-    examples,
-    feeds,
-    onnx_layers,
-    onnx_models,
-    powers_of_two,
-    quantised,
-)
+from tests.graphs import LAYERS, described, examples, feeds, onnx_layers, onnx_models, powers_of_two, quantised
 
 MODELS, PER_LAYER, VECTORS = 60, 10, 3
 DIVIDING = {"avg_pool2d", "mean", "softmax"}  # by numbers that are no powers of two

@@ -60,10 +60,7 @@ def test_a_scale_whose_product_is_whole_in_float32_alone(tmp_path: Path) -> None
 
 def test_shapes_that_a_file_notes_wrongly_or_not(tmp_path: Path) -> None:
     """skl2onnx notes a rank that ArgMax does not give, and no shape of scores; onnxruntime runs both."""
-    nodes = [
-        onnx.helper.make_node("ArgMax", ["x"], ["label"], axis=1),
-        onnx.helper.make_node("Neg", ["x"], ["scores"]),
-    ]
+    nodes = [onnx.helper.make_node("ArgMax", ["x"], ["label"], axis=1), onnx.helper.make_node("Neg", ["x"], ["scores"])]
     x, label = (onnx.helper.make_tensor_value_info(t, k, s) for t, k, s in (("x", 1, [2, 3]), ("label", 7, [2])))
     scores = onnx.helper.make_tensor_value_info("scores", 1, None)
     graph = onnx.helper.make_graph(nodes, "g", [x], [label, scores])

@@ -145,9 +145,7 @@ def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
         listener.listen()
         door = f"socket,id=debugger,fd={listener.fileno()},server=on,wait=off"
         simulator = subprocess.Popen(
-            [*command, "-S", "-chardev", door, "-gdb", "chardev:debugger"],
-            cwd=tmp_path,
-            pass_fds=[listener.fileno()],
+            [*command, "-S", "-chardev", door, "-gdb", "chardev:debugger"], cwd=tmp_path, pass_fds=[listener.fileno()]
         )
     try:
         words = ["gdb-multiarch", "-q", "-batch", "-nx", "-x", "script.py", "program.elf"]

@@ -117,10 +117,7 @@ def matrices() -> Iterator[Graph]:
     """Planes to pixels and back, of few channels and of many; rows that are whole vectors, and others."""
     sizes = ((3, 10, 12), (1, 40, 9), (4, 32, 8), (3, 48, 48), (8, 6, 10), (17, 9, 9), (18, 16, 4), (2, 50, 3))
     for at, (channels, height, width) in enumerate(sizes):
-        for shape, perm in (
-            ((1, channels, height, width), (0, 2, 3, 1)),
-            ((1, height, width, channels), (0, 3, 1, 2)),
-        ):
+        for shape, perm in (((1, channels, height, width), (0, 2, 3, 1)), ((1, height, width, channels), (0, 3, 1, 2))):
             x = Tensor("x", shape, "int8", Quant((0.1,), (3,)))
             y = replace(x, name="y", shape=tuple(shape[d] for d in perm))
             if at % 3 == 2:

@@ -92,11 +92,7 @@ def test_sizes_are_numbers_with_a_unit_or_hexadecimal(tmp_path: Path) -> None:
         ("[dsp]", "[dps]", "board.yaml:2:33: error: unknown word 'dps'; did you mean 'dsp'?"),
         ("[dsp]", "dsp", "board.yaml:2:32: error: expected a list [a, b], not 'dsp'"),
         ("a board", "7", "board.yaml:1:14: error: expected text, not '7'"),
-        (
-            "{isa: armv7-m, features: [dsp]}",
-            "armv7-m",
-            "board.yaml:2:7: error: expected a map (key: value), not '",
-        ),
+        ("{isa: armv7-m, features: [dsp]}", "armv7-m", "board.yaml:2:7: error: expected a map (key: value), not '"),
         ("data, arena", "data", "board.yaml:4:3: error: no memory has the role 'arena'"),
         ("0x20000000", "0x08000004", "board.yaml:5:8: error: memory RAM begins inside of FLASH"),
         ("  RAM:", "  FLASH:", "board.yaml:5:3: error: key 'FLASH' is given twice"),

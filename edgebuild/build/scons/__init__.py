@@ -43,15 +43,7 @@ from ...base.errors import EdgebuildError, did_you_mean
 from ...base.inputs import cmsis_nn_sources
 from ...base.options import Option, options_of, parse_size
 from ...base.own_code import code_at_start, with_code
-from ...base.request import (
-    CLOCK_OUTPUTS,
-    CPP_SUFFIXES,
-    KINDS,
-    SCHEMA,
-    driver_outputs,
-    group_outputs,
-    model_outputs,
-)
+from ...base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_outputs, group_outputs, model_outputs
 from ...base.target import Target, firmware_support, hal_dir, link_flags, load_target
 from ...base.text import identifier
 from ...driver.registers.beside import files_beside
@@ -482,14 +474,7 @@ def _load(where: str, name: str) -> Target:
 
 
 def _request(
-    env: Environment,
-    where: str,
-    kind: str,
-    name: str,
-    source: Any,
-    folder: Node,
-    target: str,
-    options: dict[str, Any],
+    env: Environment, where: str, kind: str, name: str, source: Any, folder: Node, target: str, options: dict[str, Any]
 ) -> tuple[str, list[Node]]:
     """(text of the request file, see edgebuild.base.request; files that its options name)."""
     files: list[Node] = []

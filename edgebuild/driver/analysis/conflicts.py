@@ -292,11 +292,7 @@ Home = Callable[[Access], Hashable]
 
 
 def find_conflicts(
-    dialect: Dialect,
-    cdfg: Cdfg,
-    shapes: Shapes,
-    home: Home = lambda a: None,
-    first: Conflicts | None = None,
+    dialect: Dialect, cdfg: Cdfg, shapes: Shapes, home: Home = lambda a: None, first: Conflicts | None = None
 ) -> Conflicts:
     """Find the regions of all functions. Only accesses with equal `home` (such as the register) share a region.
 

@@ -15,17 +15,7 @@ from zlib import crc32
 
 from ...base.templates import fitted
 from ...base.text import part
-from ..layout.registers import (
-    GroupLayout,
-    Layout,
-    Register,
-    Slot,
-    Sub,
-    Window,
-    read_window,
-    whole_window,
-    write_window,
-)
+from ..layout.registers import GroupLayout, Layout, Register, Slot, Sub, Window, read_window, whole_window, write_window
 
 LICENCE = (
     "/* SPDX-License-Identifier: 0BSD\n"

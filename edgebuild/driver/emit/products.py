@@ -50,14 +50,7 @@ def c_header(name: str, driver: Driver) -> str:
             own = _unused(part(f"{name}_{group.group}_{slot.name}".upper()), prefixes)
             bits = {"BITSTRIDE": slot.stride} if slot.stride else {}
             strides = {"STRIDE": register.stride} if register.dims else bits
-            lines += _defines(
-                own,
-                OFFSET=register.offset,
-                SHIFT=slot.lsb,
-                WIDTH=slot.width,
-                MASK=slot.mask,
-                **strides,
-            )
+            lines += _defines(own, OFFSET=register.offset, SHIFT=slot.lsb, WIDTH=slot.width, MASK=slot.mask, **strides)
             values = (slot.field and driver.dialect.field(slot.field).values) or slot.values
             lines += _defines(own, **_distinct(values))
     return "\n".join([*_with_distinct_names(lines), "", "#endif", ""])

@@ -150,9 +150,7 @@ def views_of(driver: Driver) -> Views:
     return Views(reads, leaves, written, *_planned(driver), homes)
 
 
-def _planned(
-    driver: Driver,
-) -> tuple[dict[tuple[str, Span], Planned | None], dict[Span, tuple[Planned, ...]]]:
+def _planned(driver: Driver) -> tuple[dict[tuple[str, Span], Planned | None], dict[Span, tuple[Planned, ...]]]:
     """The bus accesses after merging, by the place in the source where each is made; None: none is made there.
 
     A proof requires these in addition to its own comparison. So a wrong plan can prevent a proof, but never allow one.

@@ -26,16 +26,7 @@ from ..source.dialect import Child, Field
 from ..source.ir import Expression
 from ..source.lowering import Program
 from . import objects
-from .compare import (
-    all_paths,
-    by_induction,
-    compare,
-    compare_unfinished,
-    covered,
-    each_path,
-    has_loops,
-    matched,
-)
+from .compare import all_paths, by_induction, compare, compare_unfinished, covered, each_path, has_loops, matched
 from .hardware import (
     ADDRESS,
     EFFORT,

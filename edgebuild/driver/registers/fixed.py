@@ -30,16 +30,7 @@ from .overlay import (
     overlays_of,
     with_aliases,
 )
-from .regmap import (
-    Block,
-    FieldInfo,
-    Finder,
-    Location,
-    RegisterInfo,
-    RegisterMap,
-    normal,
-    read_rdl,
-)
+from .regmap import Block, FieldInfo, Finder, Location, RegisterInfo, RegisterMap, normal, read_rdl
 from .svd import read_patched, read_svd
 
 
@@ -94,13 +85,7 @@ def fix(path: Path, text: bytes, dialect: Dialect, shapes: Shapes, bus: Bus) -> 
 
 class _Fixer:
     def __init__(
-        self,
-        path: Path,
-        text: bytes,
-        map_: RegisterMap,
-        facts: Facts,
-        dialect: Dialect,
-        shapes: Shapes,
+        self, path: Path, text: bytes, map_: RegisterMap, facts: Facts, dialect: Dialect, shapes: Shapes
     ) -> None:
         self.path, self.text, self.map, self.facts = path, text, map_, facts
         self.dialect, self.shapes = dialect, shapes
@@ -279,10 +264,7 @@ class _Fixer:
             return slot
         access = "".join(c for c in slot.access if c in info.access)
         wrong = "" if access else f"access {info.access} in the source, and {slot.access}"
-        for stated, of_file, what in (
-            (info.modified, slot.modified, "a write"),
-            (info.action, slot.action, "a read"),
-        ):
+        for stated, of_file, what in ((info.modified, slot.modified, "a write"), (info.action, slot.action, "a read")):
             if stated and of_file and stated != of_file:
                 wrong = f"{what} is {stated} in the source, and {of_file}"
         if wrong:

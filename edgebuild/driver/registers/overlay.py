@@ -176,8 +176,7 @@ def with_aliases(map_: RegisterMap, overlay: Overlay, file: Path) -> RegisterMap
         if alias.of not in named or name in named:
             text = f"there is no peripheral '{alias.of}'{did_you_mean(alias.of, named)}"
             raise fail(
-                f"alias '{name}': {text if alias.of not in named else 'a peripheral has this name'}",
-                file=str(file),
+                f"alias '{name}': {text if alias.of not in named else 'a peripheral has this name'}", file=str(file)
             )
         blocks.append(replace(named[alias.of], name=name, base=alias.address, group="",
                               registers=tuple(_acting(r, alias.write) for r in named[alias.of].registers)))  # fmt: skip

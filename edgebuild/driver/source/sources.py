@@ -256,22 +256,8 @@ def no_unread_uses(unit: clang.Unit, dialect: Dialect) -> None:
 ASSIGNMENTS = (K.BINARY_OPERATOR, K.COMPOUND_ASSIGNMENT_OPERATOR)
 VALUES = (K.COMPOUND_LITERAL_EXPR, K.INIT_LIST_EXPR)
 LOOPS = (K.WHILE_STMT, K.DO_STMT, K.FOR_STMT, K.CXX_FOR_RANGE_STMT)
-BLOCKS = (
-    K.COMPOUND_STMT,
-    K.IF_STMT,
-    K.SWITCH_STMT,
-    *LOOPS,
-    K.CASE_STMT,
-    K.DEFAULT_STMT,
-    K.LABEL_STMT,
-)
-ENDED = (
-    K.DO_STMT,
-    K.RETURN_STMT,
-    K.BREAK_STMT,
-    K.CONTINUE_STMT,
-    K.GOTO_STMT,
-)  # statements that end in a semicolon
+BLOCKS = (K.COMPOUND_STMT, K.IF_STMT, K.SWITCH_STMT, *LOOPS, K.CASE_STMT, K.DEFAULT_STMT, K.LABEL_STMT)
+ENDED = (K.DO_STMT, K.RETURN_STMT, K.BREAK_STMT, K.CONTINUE_STMT, K.GOTO_STMT)  # statements that end in a semicolon
 BLANKS = rb"\s|/\*.*?\*/|//[^\n]*\n"
 SEMICOLON = re.compile(rb"(?:%s)*;" % BLANKS, re.S)
 DEFINED = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)

@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 
 from ...base.errors import EdgebuildError, fail
 from ...clock.configs import ClockPlan, IdleMode, PowerModel, mhz
-from .layer_cost import (
-    EnergyLayer,
-    EnergyProblem,
-    OperatingPoint,
-    Selection,
-    Work,
-    evaluate,
-    point,
-)
+from .layer_cost import EnergyLayer, EnergyProblem, OperatingPoint, Selection, Work, evaluate, point
 
 TOLERANCE = 1e-4  # of the energy
 COARSE = 1e-3  # tolerance of first tries: a good plan found quickly makes the exact search small

@@ -218,11 +218,7 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     """The loop over all elements of a sum or product. For int8 it may be linear; for an int8 difference it must be."""
     (a, b), y, adds = graph.operands(op), graph.result(op), op.kind != "mul"
     flat = a.shape == b.shape == y.shape
-    shape: dict[str, Any] = {
-        "operator": "add" if adds else "mul",
-        "float": is_float(y),
-        "flat": flat,
-    }
+    shape: dict[str, Any] = {"operator": "add" if adds else "mul", "float": is_float(y), "flat": flat}
     shape |= {"linear": False, "unroll": False, "ends": "", "N": y.elements, "steps": ""}
     if form.rolled:
         shape["N"] = y.elements // y.shape[1]

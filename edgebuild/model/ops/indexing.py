@@ -9,22 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import at_row, plus, times
-from ..ir import (
-    ITEM_BYTES,
-    Array,
-    Dim,
-    Graph,
-    Grouped,
-    Nest,
-    Offset,
-    Op,
-    Same,
-    Whole,
-    Window,
-    lines,
-    numbered,
-    same,
-)
+from ..ir import ITEM_BYTES, Array, Dim, Graph, Grouped, Nest, Offset, Op, Same, Whole, Window, lines, numbered, same
 from . import base
 from .base import Constant, Form, Kernel, Ranges, Spec, is_float, lettered, zero_of
 

@@ -34,15 +34,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, fail, from_o
 from ...base.inputs import cmsis_nn_sources
 from ...base.levels import Engine
 from ...base.progress import say
-from ...base.target import (
-    Flash,
-    Target,
-    firmware_support,
-    hal_dir,
-    link_flags,
-    load_target,
-    target_names,
-)
+from ...base.target import Flash, Target, firmware_support, hal_dir, link_flags, load_target, target_names
 from ..emit.weights_file import HEADER
 from ..surface import C_TYPES
 

@@ -71,11 +71,7 @@ class Reference:
 
 
 def reference(
-    model: Path,
-    inputs: list[list[Array]],
-    report: dict[str, Any],
-    reading: Reading = ((), ()),
-    rng: Rng | None = None,
+    model: Path, inputs: list[list[Array]], report: dict[str, Any], reading: Reading = ((), ()), rng: Rng | None = None
 ) -> Reference:
     """Run the model on `inputs` (per vector, one array per input) with the interpreter of its format.
 

@@ -56,8 +56,7 @@ def limit(right: Array, moved: float = 0.0) -> float:
 
 
 def moves(
-    vectors: list[list[Array]],
-    run: Callable[[list[list[Array]], Rng | None], Sequence[Mapping[str, Array]]],
+    vectors: list[list[Array]], run: Callable[[list[list[Array]], Rng | None], Sequence[Mapping[str, Array]]]
 ) -> dict[str, float]:
     """How far each float tensor moves if inputs and constants move by one unit in the last place, times MARGIN.
 

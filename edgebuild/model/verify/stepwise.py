@@ -138,10 +138,7 @@ Oracle = tuple[dict[str, Array], dict[str, Array]]  # `tensors` and `reals` of a
 
 
 def stepwise(
-    graph: Graph,
-    inputs: Sequence[Sequence[Array]],
-    expected: Reference,
-    seen: Sequence[Mapping[str, Array]] = (),
+    graph: Graph, inputs: Sequence[Sequence[Array]], expected: Reference, seen: Sequence[Mapping[str, Array]] = ()
 ) -> Reference | None:
     """Outputs that the firmware must give exactly; None if some op's numpy meaning is not near `expected`.
 

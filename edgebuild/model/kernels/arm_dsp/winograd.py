@@ -148,12 +148,7 @@ def _results(finish: Finish) -> list[Part]:
         tile += [f"ldr r2, [sp, #{bound}]", f"ldr r3, [sp, #{bound + 4}]"]
         tile += [line for v in SUMS[0] for limit, than in (("r2", "lt"), ("r3", "gt"))
                  for line in (f"cmp {v}, {limit}", f"it {than}", f"mov{than} {v}, {limit}")]  # fmt: skip
-    tile += [
-        "ldr r2, [r1], #4",
-        "ldr r3, [sp, #36]",
-        f"ldr r8, [sp, #{AT['k']}]",
-        f"ldr r12, [sp, #{AT['row']}]",
-    ]
+    tile += ["ldr r2, [r1], #4", "ldr r3, [sp, #36]", f"ldr r8, [sp, #{AT['k']}]", f"ldr r12, [sp, #{AT['row']}]"]
     tile += ["ldr lr, [sp, #16]", "add r2, r2, r3", "add r12, r12, r2", "strb r4, [r2]", "strb r6, [r2, r8]"]
     tile += ["strb r5, [r12]", "strb r7, [r12, r8]", "subs lr, lr, #1", "str lr, [sp, #16]"]
     tile += ["lsl lr, lr, #30 /* zero behind the last tile of a group; the flags stay */", "add r0, r0, #8", "beq 8f"]

@@ -38,10 +38,7 @@ BLOCKS = {  # (pixels, channels) to try, so that estimates rank blocks as `edgeb
     RV32: (((4, 4), (3, 4), (5, 2)), SumsCore(18)),
     M3: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, bring=8.5)),
     M33: (((3, 2), (2, 4), (2, 2)), SumsCore(8, mac=1.0, bring=8.5)),
-    M0: (
-        ((2, 2), (1, 4)),
-        SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8),
-    ),
+    M0: (((2, 2), (1, 4)), SumsCore(4, 1.6, 45, SPLIT, mac=1.6, pixel=0.8)),
     ANY: (((2, 4),), SumsCore(18)),
 }
 CHANNELS = {RV32: 4, M3: 4, M33: 4, M0: 2, ANY: 4}  # channels of a block with two pixels whose taps are gathered
