@@ -53,11 +53,8 @@ def unread_by_makefiles(paths: Iterable[str]) -> list[Diagnostic]:
 
 def refuse(path: str, characters: Iterable[str], where: str) -> None:
     """Raise EdgebuildError if a path has one of the characters."""
-    for c in characters:
-        if c in path:
-            raise fail(
-                f"a path with {WORDS[c]} cannot stand in {where}", file=path, hints=["rename the file or folder"]
-            )
+    if c := next((c for c in characters if c in path), ""):
+        raise fail(f"a path with {WORDS[c]} cannot stand in {where}", file=path, hints=["rename the file or folder"])
 
 
 def _in_make(path: str) -> str:

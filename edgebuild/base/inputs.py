@@ -24,13 +24,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> bytes:
     """The bytes of a file. Raises EdgebuildError that begins with `text`, also for more than `most` bytes."""
-    try:
-        check_file(path, text, most)
-        with open(path, "rb", opener=_opened) as file:
-            _check_kind(os.fstat(file.fileno()), path, text, most)  # the file may have been replaced meanwhile
-            data = file.read(most + 1)
-    except OSError as error:
-        raise from_os(error, text, str(path)) from None
+    data = _read(path, text, most, 0, most + 1)
     if len(data) > most:
         raise _too_large(path, text, most)
     return data
@@ -38,17 +32,21 @@ def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT)
 
 def read_part(path: str | Path, text: str, offset: int, length: int) -> bytes:
     """`length` bytes of a file, from byte `offset` on. Raises EdgebuildError that begins with `text`."""
-    try:
-        check_file(path, text)
-        with open(path, "rb", opener=_opened) as file:
-            _check_kind(os.fstat(file.fileno()), path, text, None)
-            file.seek(offset)
-            data = file.read(length)
-    except OSError as error:
-        raise from_os(error, text, str(path)) from None
+    data = _read(path, text, None, offset, length)
     if len(data) < length:
         raise fail(f"{text}: it ends before", file=str(path))
     return data
+
+
+def _read(path: str | Path, text: str, most: int | None, offset: int, length: int) -> bytes:
+    try:
+        check_file(path, text, most)
+        with open(path, "rb", opener=_opened) as file:
+            _check_kind(os.fstat(file.fileno()), path, text, most)  # the file may have been replaced meanwhile
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        raise from_os(error, text, str(path)) from None
 
 
 def read_text(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> str:
