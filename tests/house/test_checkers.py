@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.test_floors import PACKAGE, files, imports, module
+from tests.house.test_floors import PACKAGE, files, imports, module, tree
 
 FACTS = {"base", "model.ir", "model.ops", "model.kernels"}
 VALUES = {"model.plan.printed", "model.plan.memory.problem"}
@@ -75,7 +75,7 @@ def test_values_that_checkers_take_come_without_a_planner(values: str) -> None:
     for line, there in imports(file):
         name = ".".join(there)
         assert within(name, FACTS | VALUES), f"{file}:{line}: {values} imports {name}"
-    loops = [n.lineno for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.While | ast.AugAssign)]
+    loops = [n.lineno for n in ast.walk(tree(file)) if isinstance(n, ast.While | ast.AugAssign)]
     assert not loops, f"{file}:{loops}: {values} computes"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ from edgebuild import __version__
 from edgebuild.base.request import ModelRequest
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model
+from tests.house.test_floors import PACKAGE, tree
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "edgebuild"
 LINES = 800
 
 
@@ -28,16 +29,9 @@ def name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
-@cache
-def tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text())
-
-
-@pytest.mark.parametrize(
-    "file", [*sources(PACKAGE, ROOT / "tests", suffix=".py"), *sources(PACKAGE, suffix=".j2")], ids=name
-)
-def test_files_are_short(file: Path) -> None:
-    assert len(file.read_text().splitlines()) < LINES
+def test_files_are_short() -> None:
+    for file in (*sources(PACKAGE, ROOT / "tests", suffix=".py"), *sources(PACKAGE, suffix=".j2")):
+        assert len(file.read_text().splitlines()) < LINES, name(file)
 
 
 def test_functions_fit_a_screen() -> None:
@@ -85,18 +79,9 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
         assert not re.search(r'^ *"""What ', file.read_text(), re.MULTILINE), name(file)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        f
-        for f in sources(*(PACKAGE / "model" / room for room in ("passes", "plan", "energy", "emit")), suffix=".py")
-        if "canonicalize" not in name(f)  # pairs of ops are its subject
-    ],
-    ids=name,
-)
-def test_algorithms_name_no_operator(file: Path) -> None:
-    """Facts about an operator stand in `ops`; other rooms ask for them and never decide by its name."""
-    for node in ast.walk(ast.parse(file.read_text())):
+def decisions(module: ast.Module) -> Iterator[tuple[int, list[Any]]]:
+    """Lines that compare or look up constants, with these constants."""
+    for node in ast.walk(module):
         match node:
             case ast.Compare() | ast.match_case():
                 attributes = {
@@ -114,8 +99,14 @@ def test_algorithms_name_no_operator(file: Path) -> None:
                 names = names if len(names) > 1 and all(n in ops.SPECS for n in names) else []
             case _:
                 continue
-        for operator in ops.SPECS:
-            assert operator not in names, f"{name(file)}:{getattr(node, 'lineno', 0)}: decides by '{operator}'"
+        yield getattr(node, "lineno", 0), names
+
+
+def test_algorithms_name_no_operator() -> None:
+    """Facts about an operator stand in `ops`; other rooms ask for them and never decide by its name."""
+    for file in sources(*(PACKAGE / "model" / room for room in ("passes", "plan", "energy", "emit")), suffix=".py"):
+        for line, names in decisions(tree(file)) if "canonicalize" not in name(file) else ():  # pairs are its subject
+            assert ops.SPECS.keys().isdisjoint(names), f"{name(file)}:{line}: decides by one of {names}"
 
 
 PRINTERS = ("model/emit", "model/kernels", "model/ops", "model/plan", "driver/emit", "driver/prove", "clock")
@@ -128,7 +119,7 @@ def test_generated_text_is_not_taken_apart(room: str) -> None:
     `clock/configs.py` reads words of the command line with one.
     """
     for file in sources(PACKAGE / room, suffix=".py"):
-        names = (a.name for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Import) for a in n.names)
+        names = (a.name for n in ast.walk(tree(file)) if isinstance(n, ast.Import) for a in n.names)
         assert "re" not in names or name(file).endswith("clock/configs.py"), name(file)
         assert '"#line' not in file.read_text(), f"{name(file)}: lines of the source are values, `LineMark`"
 

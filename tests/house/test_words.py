@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.test_floors import PACKAGE, files
+from tests.house.test_floors import PACKAGE, files, tree
 
 WORDS = {
     "found", "known", "made", "told", "said", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken",
@@ -21,9 +21,9 @@ IN_PLANS = {"way", "ways"}  # a plan is none
 OF_LIBRARIES = {"parse_known_args"}  # overrides argparse's method, and so has its name
 
 
-def bound(tree: ast.Module) -> Iterator[str]:
+def bound(module: ast.Module) -> Iterator[str]:
     """Every name that a module binds: of variables, parameters, attributes, functions and classes."""
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
                 yield name
@@ -45,7 +45,7 @@ def count(where: str) -> dict[str, int]:
     banned = WORDS | (IN_PLANS if where.startswith("model/plan") else set())
     counts: dict[str, int] = {}
     for file in (f for f in files() if folder(f) == where):
-        for name in bound(ast.parse(file.read_text())):
+        for name in bound(tree(file)):
             if words(name) & banned and name not in OF_LIBRARIES:
                 counts[name] = counts.get(name, 0) + 1
     return counts
@@ -57,5 +57,5 @@ def test_names_are_plain(where: str) -> None:
 
 
 def test_names_are_taken_to_words() -> None:
-    tree = ast.parse("def found_rows(known, *, x=1):\n    for SetApart in x:\n        self.made = tolder = (y := 2)")
-    assert [n for n in bound(tree) if words(n) & WORDS] == ["found_rows", "known", "SetApart", "made"]
+    module = ast.parse("def found_rows(known, *, x=1):\n    for SetApart in x:\n        self.made = tolder = (y := 2)")
+    assert [n for n in bound(module) if words(n) & WORDS] == ["found_rows", "known", "SetApart", "made"]
