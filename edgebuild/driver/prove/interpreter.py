@@ -387,6 +387,8 @@ class Interpreter:
         through = [bits_of(self.value(c.callee))] if to is None and c.callee else []
         through += [this.value] if to is not None and to.has_object else []
         call = self.memory.call(name, (*through, *map(bits_of, values)))
+        if to is not None and not to.returns:
+            raise EndlessWait
         return None if c.type.kind == "void" else symbol(f"{name}?{call}", c.type)
 
     def arguments(self, c: ir.Call) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, xor
+from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, truediv, xor
 from typing import Any
 
 import z3
@@ -25,7 +25,7 @@ class Pruned(Exception):
 
 
 class EndlessWait(Exception):
-    """The path ends in a loop that waits forever."""
+    """The path ends in a loop that waits forever, or in a call that never returns."""
 
 
 class Break(Exception):
@@ -253,10 +253,12 @@ def computed(operator: str, x: Any, y: Any, signed: bool) -> Any:
         case "<<" | ">>":
             shifted = x << y if operator == "<<" else x >> y if signed else z3.LShR(x, y)
             return _defined(z3.ULT(y, y.size()), shifted, operator, x, y, signed)
-        case "/":
-            return _defined(y != 0, x / y if signed else z3.UDiv(x, y), operator, x, y, signed)
-        case "%":
-            return _defined(y != 0, z3.SRem(x, y) if signed else z3.URem(x, y), operator, x, y, signed)
+        case "/" | "%" if z3.is_bv_value(z3.simplify(y)):
+            unsigned, both = (z3.UDiv, truediv) if operator == "/" else (z3.URem, z3.SRem)
+            return _defined(y != 0, (both if signed else unsigned)(x, y), operator, x, y, signed)
+        case "/" | "%":  # left open: the solver would divide bit by bit, which takes minutes for a baud rate
+            sort = z3.BitVecSort(x.size())
+            return z3.Function(f"{operator}{' signed' * signed}", sort, sort, sort)(x, y)
     raise Unknown(f"the operator {operator}")
 
 

@@ -180,10 +180,11 @@ class Program:
             next(interrupts, None),
         )
 
-    def is_weak(self, c: Cursor) -> bool:
-        """Whether a function is declared with `__attribute__((weak))`."""
+    def declared_as(self, c: Cursor, word: str) -> bool:
+        """Whether a declaration of a function has an attribute or a specifier, such as `weak` or `noreturn`."""
         shown = [x for x in (c, c.canonical) if any(a.kind == K.UNEXPOSED_ATTR for a in clang.children(x))]
-        return any(re.search(r"\b_*weak_*\b", clang.pretty(x).partition("{")[0]) for x in shown)
+        texts = [c.type.spelling, *(clang.pretty(x).partition("{")[0] for x in shown)]
+        return any(re.search(rf"(?i)\b_*{word}_*\b", text) for text in texts)
 
     def parameters(self, function: Cursor, expected: bool) -> tuple[ir.Variable, ...]:
         """The parameters of a function. `expected`: those for a call, also if it is an instance of a template."""
