@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from .registers.regmap import Block, RegisterInfo, normal
-from .source import ir
+from .source import clang, ir
 from .source.lowering import Program
-from .source.sources import in_macro
 
 WIDE = 0xFFFFFFFF
 ALIASES = 0x3000  # address bits of views that set, clear and toggle registers: Raspberry Pi's chips
@@ -73,7 +72,7 @@ def accesses_of(function: ir.Function, program: Program) -> tuple[list[Access], 
     accesses, stays = list[Access](), Stays()
     for place, parents in _places(function.body, program) if function.body else ():
         try:
-            if any(isinstance(p, STATEMENTS) and in_macro(p.origin.extent.start) for p in parents):
+            if any(isinstance(p, STATEMENTS) and clang.in_macro(p.origin.extent.start) for p in parents):
                 raise Refused("it comes out of a macro that is no expression")
             if isinstance(place, ir.Call):
                 accesses.append(_called(place, parents, program))

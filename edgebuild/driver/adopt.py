@@ -27,7 +27,7 @@ from .registers.fixed import read_map
 from .registers.regmap import Block, FieldInfo, RegisterInfo
 from .source import clang, ir
 from .source.lowering import Program
-from .source.sources import has_groups, in_macro, macros_among
+from .source.sources import has_groups, macros_among
 
 Change = tuple[FieldInfo | None, str, int | ir.Expression]  # (field or None: the register as a number, operator, value)
 NUMBER, DISCARD, MODIFY = "{number}", "(void){place}", "{number} = {number}{changes}"
@@ -572,7 +572,7 @@ def _replaced(form: Form) -> ir.Node:
 
 def _begins(p: ir.Node, x: ir.Node) -> bool:
     """Whether a part of a node comes out of the macro at the node's beginning."""
-    return p.span[0] == x.span[0] and in_macro(p.origin.extent.start)
+    return p.span[0] == x.span[0] and clang.in_macro(p.origin.extent.start)
 
 
 def _flat(x: ir.Node) -> Iterator[ir.Node]:

@@ -133,6 +133,9 @@ CASES = (  # the C, and what comes of it
      "void f(void) { UART1_CR1 = 1; }\n#else\nvoid f(void) { uart1->CR1 = (bfGroup Uart_CR1){ .UE = 1 }; }\n"),
     (ADDRESSES, "#define DR UART_DR(UART1)\n#define UE 13\nvoid f(void) { DR = 1; UART1_CR1 |= 1 << UE; }",
      "{ uart1->DR_ = 1; uart1->CR1.UE_ = 1; }"),  # names of macros
+    (STRUCTS + "#define ID(x) x\n#define CAT(a, b) a##b\n",
+     "void f(UART_TypeDef *u) { u->CAT(D, R) = ID(8); u->DR = ID(u->BRR); }",
+     "{ UART_AT(u)->DR = ID(8); UART_AT(u)->DR = UART_AT(u)->BRR; }"),
     (STRUCTS, "UART_TypeDef *g(int);\nvoid f(int n) { if (g(n)->SR & UART_SR_TXE) g(0)->DR = 3; }",
      "{ if (UART_AT(g(n))->SR.TXE) UART_AT(g(0))->DR = 3; }"),
     (CALLS, "void f(void) { while (!(read32(UART1 + UART_SR_OFFSET) & 128)) ; write32(1 << 13, UART1 + 12); }",

@@ -41,6 +41,7 @@ PROGRAMS = (
     ("#define REG dev->R.a", "REG = 1; return 3;"),
     ("#define a dev->R.a", "a = 1; return 3;"),  # a macro that is called as a part of what it stands for
     ("#define ELEM [3]\n#define THREE 3", "arr->v ELEM = 1; arr->v[THREE] = 2; return 3;"),
+    ("#define ID(x) x", "dev->R.a = ID(1); dev->x = ID(n) + 2; if (dev->x == ID(3)) dev->R.b = ID(dev->R.a); return ID(dev->x) ? 3 : ID(3);"),
     ("#define MINUS --\n#define NOT !", "dev->R.a MINUS; return NOT dev->R.b + 2;"),
     ("#define ON() (dev->R.a = 1)\n#define RAM __attribute__((noinline, used))", "ON(); return 3; } RAM void other(void) { ON();"),
     ("#define ON() (dev->R.a = 1)", 'ON(); const char *s = "\\x01\\"\\n"; union { uint32_t w; uint8_t c[4]; } u = { .w = (uint32_t)s[0] }; return u.c[0] + 2;'),

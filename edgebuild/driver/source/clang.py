@@ -229,6 +229,7 @@ def parse(
     except cindex.TranslationUnitLoadError as error:
         raise EdgebuildError(Diagnostic("clang cannot read it", file=name)) from error
     read = dict.fromkeys(str(i.include) for i in tu.get_includes())
+    tu.text = text
     unit = Unit(text, tu, tuple(f for f in read if f), cpp, own_types)
     declared = frozenset(c.spelling for c in unit.top if TYPE.fullmatch(c.spelling) and not _is_in(c, types))
     if unit.errors and declared - own_types:
@@ -363,7 +364,7 @@ def children(cursor: Cursor) -> list[Cursor]:
         below: list[Cursor] = []
         cindex.conf.lib.clang_visitChildren(cursor, _visit, below)
         for child in below:
-            child._tu = cursor._tu
+            child._tu, child._around = cursor._tu, cursor
         cursor._children = below
         return below
 
@@ -383,12 +384,23 @@ def offset(location: SourceLocation) -> int:
 
 
 def span(cursor: Cursor) -> tuple[int, int]:
+MACRO_PARTS = re.compile(rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[^\n]*|\w+|[()]", re.S)
+
+
     """Begin and end of the cursor's text, in bytes."""
     try:
         return cursor._span
     except AttributeError:
         extent = cursor.extent
-        cursor._span = (offset(extent.start), offset(extent.end))
+        begin, end = offset(extent.start), offset(extent.end)
+        if in_macro(extent.end) and (around := getattr(cursor, "_around", None)) is not None:
+            outer = span(around)  # an end in a macro's argument is given as the begin of the macro's name
+            whole = macro_end(cursor._tu.text, end)
+            if around.extent == extent:
+                begin, end = outer
+            elif begin < end or outer[0] < begin or outer[1] > whole:
+                end = whole
+        cursor._span = begin, end
         return cursor._span
 
 
@@ -400,6 +412,23 @@ def record(type_: Type) -> tuple[str, bool]:
         canonical = type_.get_canonical()
         pointer = canonical.kind == TypeKind.POINTER
         if pointer:
+def in_macro(location: SourceLocation) -> bool:
+    """Whether a location is in a macro's expansion: clang marks these in the highest of the 32 bits."""
+    return bool(location.int_data >> 31)
+
+
+def macro_end(text: bytes, begin: int) -> int:
+    """The end of the macro at an offset of a text, with its arguments if it has any."""
+    depth = 0
+    for m in MACRO_PARTS.finditer(text, begin):
+        depth += {b"(": 1, b")": -1}.get(m[0], 0)
+        if not depth:
+            behind = text[m.end() :].lstrip()
+            if m[0] == b")" or not behind.startswith(b"("):
+                return m.end()
+    return begin
+
+
             canonical = canonical.get_pointee()
         declaration = canonical.get_declaration() if canonical.kind == TypeKind.RECORD else None
         is_struct = declaration is not None and declaration.kind != CursorKind.CLASS_DECL  # groups are structs

@@ -17,7 +17,7 @@ from pathlib import Path
 from zlib import crc32
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind, SourceLocation
+from clang.cindex import Cursor, CursorKind
 
 from ...base.errors import Diagnostic, EdgebuildError, caret, fail
 from ...base.inputs import TEXT, read_bytes, read_text
@@ -283,7 +283,7 @@ def whole(f: Cursor, text: bytes) -> Printed:
     """A function with macros expanded. Its head stays: C allows attributes only in front of the name."""
     start, end = clang.span(f)
     printed, body = clang.pretty(f), _body(f)
-    if body is None or f.kind == K.CONSTRUCTOR or in_macro(body.extent.start):
+    if body is None or f.kind == K.CONSTRUCTOR or clang.in_macro(body.extent.start):
         return _printed(start, end, printed, text)
     return _printed(clang.span(body)[0], end, printed[printed.index("{") :], text)
 
@@ -291,7 +291,7 @@ def whole(f: Cursor, text: bytes) -> Printed:
 def statements(f: Cursor, g: Cursor, unit: clang.Unit, printed: clang.Unit, dialect: Dialect) -> list[Printed]:
     """The pieces of the function `f` to replace by their text in `g`, the same function with macros expanded."""
     body, other = _body(f), _body(g)
-    if body is None or other is None or in_macro(body.extent.start):
+    if body is None or other is None or clang.in_macro(body.extent.start):
         return [whole(f, unit.text)]
     return [_piece(x, y, unit, printed) for x, y in _smallest(body, other, unit.text, dialect)]
 
@@ -330,7 +330,7 @@ def _smallest(x: Cursor, y: Cursor, text: bytes, dialect: Dialect) -> Iterator[t
 def _alone(x: Cursor, parts: list[Cursor], i: int, text: bytes) -> bool:
     """Whether the span of part `i` covers exactly this part, so that it can be replaced by itself."""
     (start, end), (first, last) = clang.span(parts[i]), clang.span(x)
-    if in_macro(x.extent.start) and in_macro(parts[i].extent.start):
+    if clang.in_macro(x.extent.start) and clang.in_macro(parts[i].extent.start):
         return False
     before = clang.span(parts[i - 1])[1] if i else first
     after = clang.span(parts[i + 1])[0] if i + 1 < len(parts) else last
@@ -376,7 +376,7 @@ def _is_group(c: Cursor, dialect: Dialect) -> bool:
 
 
 def _hidden_member(c: Cursor, text: bytes) -> bool:
-    if in_macro(c.location):
+    if clang.in_macro(c.location):
         return True
     base = clang.children(c)[:1]
     if not base or not _begins_in_macro(c):
@@ -405,12 +405,7 @@ def _plain_operator(c: Cursor, text: bytes) -> bool:
 
 
 def _begins_in_macro(c: Cursor) -> bool:
-    return in_macro(c.extent.start)
-
-
-def in_macro(location: SourceLocation) -> bool:
-    """Whether a location is in a macro's expansion: clang marks these in the highest of the 32 bits."""
-    return bool(location.int_data >> 31)
+    return clang.in_macro(c.extent.start)
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.M)
