@@ -269,8 +269,10 @@ class Finder:
             fitting = dict.fromkeys(self.wholes.get(key, ()))
             if key != place and "#" in place:
                 fitting = {r: None for r in fitting if not Location(r, r.whole).renumbered}
-            if len(fitting) == 1:
-                return next(iter(fitting))
+            exact = [r for r in fitting if "#" not in place and normal((*r.scope, r.name)) == key]
+            for registers in (exact, list(fitting)):  # RXD is not PSEL.RXD
+                if len(registers) == 1:
+                    return registers[0]
         return None
 
     def find(self, words: tuple[str, ...]) -> list[Location]:
