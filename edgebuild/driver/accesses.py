@@ -170,13 +170,13 @@ def _checked(place: ir.Expression, address: Address) -> Address:
 def _object(place: ir.Expression) -> Address:
     """The address of an object. Raises Refused for bit fields and the program's own structs."""
     match place.bare:
-        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member):
+        case ir.MemberOf(base=ir.Expression() as base, member=ir.Member() as member) as whole:
             is_pointer = base.type.kind == "pointer"
             if any(m.type.kind == "pointer" for m in (base.type.to if is_pointer else base.type).fields):
                 raise Refused  # a struct of the program: peripherals have no pointers
             if member.bits is not None:
                 raise Refused("a bit field of C")
-            return (_sum(base) if is_pointer else _object(base)).plus(Address(member.at))
+            return (_sum(base) if is_pointer else _object(base)).plus(Address(whole.at))
         case ir.Subscript(base=base, index=index):
             return _sum(base).plus(_sum(index), place.type.size)
         case ir.Unary(operator="*", operand=operand):
@@ -218,8 +218,8 @@ def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -
     word = re.match(r"\w*", same[-1].source.decode("utf-8", "replace"))
     member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
     yield member.member.name if member is not None and member.member else word[0] if word else ""
-    if member is not None and member.base is not None:
-        yield member.base.type.group[0] or member.base.type.name
+    if member is not None and (base := member.written_base) is not None:
+        yield base.type.group[0] or base.type.name
     elif address.base is not None:
         stem = word[0].rpartition("_")[0] if word else ""
         yield from (stem, getattr(address.base, "name", "") or address.base.source.decode("utf-8", "replace"))

@@ -206,8 +206,10 @@ def expanded(x: ir.Node, text: Callable[[ir.Node], str] | None = None) -> str:
         return f"{part(x.callee)}({', '.join(map(part, x.arguments))})"
     if type(x) not in TEXTS or (isinstance(x, ir.MemberOf) and x.base is None):
         raise Refused("it comes out of a macro that is no expression")
-    arrow = "->" if isinstance(x, ir.MemberOf) and x.base and x.base.type.kind == "pointer" else "."
-    parts = {name: part(value) for name, value in vars(x).items() if isinstance(value, ir.Node)}
+    base = x.written_base if isinstance(x, ir.MemberOf) else None
+    arrow = "->" if base and base.type.kind == "pointer" else "."
+    nodes = vars(x) | ({"base": base} if base else {})
+    parts = {name: part(value) for name, value in nodes.items() if isinstance(value, ir.Node)}
     return TEXTS[type(x)].format(x=x, arrow=arrow, **{"yes": "", **parts})
 
 

@@ -255,8 +255,11 @@ KINDS = (
     ("PPI", "PPI", 0x40004000, CHANNELS),
     ("SPI0", "SPI", 0x40005000, PLAIN.format("CTL0", 0).replace("</name>", "</name><size>16</size>")),
     ("GPIOA", "GPIO", 0x40006000, PLAIN.format("CTL0", 0)),
+    ("UARTX", "UARTX", 0x40008000,
+     f"<cluster><name>PSEL</name><addressOffset>4</addressOffset>{PLAIN.format('RXD', 0)}</cluster>"
+     + PLAIN.format("RXD", 8).replace("</reg", f"<fields>{FIELD.format('RXD', 0, 8)}</fields></reg")),
     ("DMA1", "DMA", 0x40007000, PLAIN.format("LISR", 0) + PLAIN.format("S0CR", 0x10)),
-)
+)  # fmt: skip
 MIXED = """#include <stdint.h>
 #define MMIO32(address) (*(volatile uint32_t *)(address))
 int Clock, clock;
@@ -273,6 +276,9 @@ void ppi(int n) { PPI_EN(n) = 1; }
 void spi(uint32_t periph) { SPI_CTL0(periph) = 1; }
 typedef struct { volatile uint32_t CR; } DMA_Stream_TypeDef;
 void dma(DMA_Stream_TypeDef *stream) { stream->CR = 1; }
+typedef struct { volatile uint32_t R; union { struct { volatile uint32_t RXD; } PSEL; volatile uint32_t PSELRXD; };
+                 volatile uint32_t RXD; } UARTX_Type;
+void rx(UARTX_Type *u) { u->PSEL.RXD = u->RXD; u->PSELRXD = 1; }
 """
 
 
@@ -291,6 +297,7 @@ def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.Capt
     assert (tmp_path / "out" / "driver.yaml").read_text() == patch
     assert "dma: stays C: the description has no such register" in said
     assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
+    assert "{ UARTX_AT(u)->PSEL_RXD = UARTX_AT(u)->RXD; UARTX_AT(u)->PSEL_RXD = 1; }" in source
     for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):
         assert text in source, source
 

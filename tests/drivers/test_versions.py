@@ -25,6 +25,10 @@ CHIP = (
     + "".join(ROW.format(name, 4 * i) for i, name in enumerate(("SR", "DR", "BRR", "CR1", "CR2")))
     + "</registers></peripheral></peripherals></device>"
 )
+NAMELESS = """typedef struct { volatile uint32_t A, B;
+                 union { volatile uint32_t C; struct { volatile uint16_t L, H; }; }; } N;
+typedef union { struct { uint16_t low, high; }; uint32_t word; } Halves;
+"""
 DIALECT = "bfGroup G { uint32 CR1; uint32 CR2; };\nmake_device(G, dev, 0x40011000);\n"
 SAME = (
     ("void f(void) { U->CR1 |= 1u << 13; }", "void f(void) { set_bits(&U->CR1, 0x2000); }"),
@@ -41,6 +45,12 @@ SAME = (
      "void f(const Config *c) { U->CR1 = (c->parity ? 0x400u : 0) + (c->bits == 9 ? 0x1000u : 0); }"),
     ("void f(uint8_t *b) { *b++ += 1; *b = 2; }", "void f(uint8_t *b) { b[0] = b[0] + 1; b[1] = 2; }"),
     ("static const uint32_t mask = 0x30;\nvoid f(void) { U->CR2 = mask; }", "void f(void) { U->CR2 = 0x30; }"),
+    (NAMELESS + "void f(N *p) { p->H = 1; p->C = 2; }",
+     "void f(char *p) { *(volatile uint16_t *)(p + 10) = 1; REG(p + 8) = 2; }"),
+    ("_Noreturn void die(int);\nint f(int n) { if (n < 3) die(n); return U->DR; }",
+     "_Noreturn void die(int);\nint f(int n) { if (n < 3) { die(n); U->CR1 = 1; } return U->DR; }"),
+    ("void f(unsigned a, unsigned b) { if (a / b == U->SR && b % a == U->SR) U->BRR = a * 8 / b; }",
+     "void f(unsigned a, unsigned b) { if (U->SR != a / b || U->SR != b % a) return; U->BRR = (a << 3) / b; }"),
 )  # fmt: skip
 OTHER = (  # with what is said of the difference
     ("void f(void) { U->CR1 = 1; }", "void f(void) { U->CR1 = 3; }", "stores 0x1 to UART.CR1 (4 bytes at 0x4001100c)"),
@@ -67,6 +77,7 @@ OTHER = (  # with what is said of the difference
     ("void f(void) { U->CR1 = 1; other(1); }", "void f(void) { other(1); U->CR1 = 1; }", "calls other(0x1)"),
     ("void f(uint8_t *b) { *b++ += 1; *b = 2; }", "void f(uint8_t *b) { *b += 1; b += 2; *b = 2; }", "an object"),
     ("void f(void) { U->CR1 = 1; }", "void g(void) { U->CR1 = 1; }", "only old.c has this function"),
+    (NAMELESS + "void f(N *p) { p->C = 1; }", NAMELESS + "void f(N *p) { p->A = 1; }", "p->C (4 bytes at 0x8)"),
     ("static const uint8_t t[] = {1, 2};\nvoid f(int i) { U->CR1 = t[i & 1]; }",
      "static const uint8_t t[] = {1, 3};\nvoid f(int i) { U->CR1 = t[i & 1]; }", "stores 0x3"),
 )  # fmt: skip
@@ -74,6 +85,9 @@ OPEN = (
     ("int f(void) { Config c = *(volatile Config *)64; return c.baud; }",
      "int f(void) { Config c = *(volatile Config *)64; c = *(volatile Config *)64; return c.baud; }",
      "volatile struct"),
+    (NAMELESS + "void f(Halves *h) { h->high = 1; U->CR1 = h->word; }",
+     NAMELESS + "void f(Halves *h) { int w = h->word; h->high = 1; U->CR1 = w; }", "left open"),
+    ("int f(int n) { return U->DR / n; }", "int f(int n) { return U->DR / (n + 1); }", "left open"),
     ("float f(void) { return U->DR * 0.5f; }", "float f(void) { return U->DR / 2.0f; }", "left open"),
     ("void f(void) { U->CR1 = U->SR | U->DR; }", "void f(void) { int s = U->SR; U->CR1 = s | U->DR; }", "order"),
     ("int on; void f(void) { on = 1; U->CR1 = 1; }", "int on; void f(void) { U->CR1 = 1; on = 1; }", "interrupt"),

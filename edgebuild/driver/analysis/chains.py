@@ -191,7 +191,7 @@ class Chains:
     def _pure_member(self, c: ir.MemberOf, variables: set[str]) -> str | None:
         """`p->hw`, a member of an ordinary struct: a load, whose value stays until something is stored to memory."""
         d = c.value_member
-        if d is None or d.bits is not None or d.in_union or not self._steady(c, d) or d.owner in self.dialect.groups:
+        if d is None or d.bits is not None or c.in_union or not self._steady(c, d) or d.owner in self.dialect.groups:
             return None
         inside = self._pure(c.base, variables) if c.base else "(this)"
         variables |= set() if d.type.is_const or d.type.is_reference else {MEMORY}

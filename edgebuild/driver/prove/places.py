@@ -120,7 +120,7 @@ def described(c: Expression) -> str:
     match c.bare:
         case ir.Name() as name:
             return name.name
-        case ir.MemberOf(base=Expression() as base, member=ir.Declaration() as member):
+        case ir.MemberOf(written_base=Expression() as base, member=ir.Declaration() as member):
             return f"{described(base)}{'->' if base.type.kind == 'pointer' else '.'}{member.name}"
         case ir.Subscript(base=base, index=index):
             return f"{described(base)}[{'' if index.constant is None else index.constant}]"
@@ -298,7 +298,7 @@ class Places:
         if c.type.is_volatile:
             self.run.memory.access("w", key, c.type.size, (at, bits), described(c))
             return value
-        if any(isinstance(x, ir.MemberOf) and isinstance(x.member, ir.Member) and x.member.in_union for x in c.all()):
+        if any(isinstance(x, ir.MemberOf) and x.in_union for x in c.all()):
             self.run.memory.forget_others(key)
         self.run.memory.store(key, at, bits)
         return value
@@ -329,7 +329,7 @@ class Places:
             member = target.value_member
             if member is None or target.type.is_reference:
                 raise Unknown("a member that is no value")
-            return self.run.this.moved(member.at)
+            return self.run.this.moved(target.at)
         referred = self.referred(target)
         if referred is not None:
             return referred
@@ -343,7 +343,7 @@ class Places:
                 if isinstance(at, Pointer):
                     return self.element(at, self.run.value(index), target.type)
             case ir.MemberOf(base=Expression() as base) if target.value_member:
-                return self.object_of(base).moved(target.value_member.at)
+                return self.object_of(base).moved(target.at)
         raise Unknown("an object in memory")
 
     def plain_object(self, c: Expression) -> Pointer:
@@ -366,7 +366,7 @@ class Places:
                 return place if isinstance(place, Pointer) else None
             case ir.MemberOf() if target.value_member and target.value_member.type.is_reference:
                 of = self.object_of(target.base) if target.base else self.run.this
-                return Pointer(self.run.memory.load(ADDRESS, of.moved(target.value_member.at).value))
+                return Pointer(self.run.memory.load(ADDRESS, of.moved(target.at).value))
             case ir.Call() if target.to and target.to.result.is_reference:
                 value = self.run.value(target)
                 assert isinstance(value, Pointer)

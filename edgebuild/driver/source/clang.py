@@ -336,6 +336,14 @@ def is_offset(cursor: Cursor) -> bool:
     return CursorKind.MEMBER_REF in kinds and CursorKind.TYPE_REF in kinds
 
 
+def nameless(record: Cursor) -> Cursor | None:
+    """The implicit field that holds a struct or union without a tag and a name; None for other declarations."""
+    if not cindex.conf.lib.clang_Cursor_isAnonymousRecordDecl(record):
+        return None
+    fields = record.semantic_parent.type.get_fields()
+    return next((f for f in fields if f.type.get_declaration() == record), None)
+
+
 def pretty(cursor: Cursor) -> str:
     """The cursor's text printed from the syntax tree, with macros expanded."""
     lib = library()
@@ -376,6 +384,9 @@ def preorder(cursor: Cursor) -> Iterator[Cursor]:
         yield from preorder(child)
 
 
+MACRO_PARTS = re.compile(rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[^\n]*|\w+|[()]", re.S)
+
+
 def offset(location: SourceLocation) -> int:
     """Offset in bytes. `location.offset` would also compute line and column, which is slow."""
     in_bytes = ctypes.c_uint()
@@ -384,9 +395,6 @@ def offset(location: SourceLocation) -> int:
 
 
 def span(cursor: Cursor) -> tuple[int, int]:
-MACRO_PARTS = re.compile(rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[^\n]*|\w+|[()]", re.S)
-
-
     """Begin and end of the cursor's text, in bytes."""
     try:
         return cursor._span
@@ -404,14 +412,6 @@ MACRO_PARTS = re.compile(rb"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[
         return cursor._span
 
 
-def record(type_: Type) -> tuple[str, bool]:
-    """(name of the struct or union that a type is or points to, whether it points); ("", False) for other types."""
-    try:
-        return type_._record
-    except AttributeError:
-        canonical = type_.get_canonical()
-        pointer = canonical.kind == TypeKind.POINTER
-        if pointer:
 def in_macro(location: SourceLocation) -> bool:
     """Whether a location is in a macro's expansion: clang marks these in the highest of the 32 bits."""
     return bool(location.int_data >> 31)
@@ -429,6 +429,14 @@ def macro_end(text: bytes, begin: int) -> int:
     return begin
 
 
+def record(type_: Type) -> tuple[str, bool]:
+    """(name of the struct or union that a type is or points to, whether it points); ("", False) for other types."""
+    try:
+        return type_._record
+    except AttributeError:
+        canonical = type_.get_canonical()
+        pointer = canonical.kind == TypeKind.POINTER
+        if pointer:
             canonical = canonical.get_pointee()
         declaration = canonical.get_declaration() if canonical.kind == TypeKind.RECORD else None
         is_struct = declaration is not None and declaration.kind != CursorKind.CLASS_DECL  # groups are structs

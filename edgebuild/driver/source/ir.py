@@ -175,6 +175,7 @@ class Member(Declaration):
     in_union: bool
     bits: int | None  # the width of a bit field
     at_bit: int  # its lowest bit in the struct
+    around: Member | None = None  # the nameless struct or union that declares it, as a member of the struct around that
 
     @property
     def at(self) -> int:
@@ -419,6 +420,28 @@ class MemberOf(Expression):
     @property
     def value_member(self) -> Member | None:
         return self.member if isinstance(self.member, Member) else None
+
+    @property
+    def written_base(self) -> Expression | None:
+        """The base without members that have no name."""
+        base = self.base
+        while isinstance(base, MemberOf) and base.value_member and not base.value_member.name:
+            base = base.base
+        return base
+
+    @property
+    def at(self) -> int:
+        """The member's byte offset from the base. libclang leaves out a nameless struct or union between them."""
+        return sum(m.at for m in self._through)
+
+    @property
+    def in_union(self) -> bool:
+        return any(m.in_union for m in self._through)
+
+    @property
+    def _through(self) -> tuple[Member, ...]:
+        member = self.value_member
+        return tuple(m for m in (member, member and member.around) if m)
 
 
 class Subscript(Expression):

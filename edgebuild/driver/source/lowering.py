@@ -132,7 +132,9 @@ class Program:
             bits = int(c.get_bitfield_width()) if c.is_bitfield() else None
             union = c.semantic_parent.kind == K.UNION_DECL
             offset, at = clang.offset(c.location), int(c.get_field_offsetof())
-            return ir.Member(self, c, str(c.spelling), offset, union, bits, at)
+            around = self.member(outer) if (outer := clang.nameless(c.semantic_parent)) is not None else None
+            name = "" if clang.nameless(c.type.get_declaration()) is not None else str(c.spelling)
+            return ir.Member(self, c, name, offset, union, bits, at, around)
 
         return self._once("member", c.data[0], make)
 
