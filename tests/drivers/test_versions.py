@@ -88,6 +88,7 @@ OPEN = (
     (NAMELESS + "void f(Halves *h) { h->high = 1; U->CR1 = h->word; }",
      NAMELESS + "void f(Halves *h) { int w = h->word; h->high = 1; U->CR1 = w; }", "left open"),
     ("int f(int n) { return U->DR / n; }", "int f(int n) { return U->DR / (n + 1); }", "left open"),
+    ("int f(float x) { return (unsigned)x; }", "int f(float x) { return (int)x; }", "left open"),
     ("float f(void) { return U->DR * 0.5f; }", "float f(void) { return U->DR / 2.0f; }", "left open"),
     ("void f(void) { U->CR1 = U->SR | U->DR; }", "void f(void) { int s = U->SR; U->CR1 = s | U->DR; }", "order"),
     ("int on; void f(void) { on = 1; U->CR1 = 1; }", "int on; void f(void) { U->CR1 = 1; on = 1; }", "interrupt"),

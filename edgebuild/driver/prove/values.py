@@ -105,10 +105,10 @@ def converted(value: Any, type_: CType) -> Any:
         return real(value, width_of(type_))
     if type_.kind == "bool":
         return Int(z3.If(truth(value), z3.BitVecVal(1, 8), z3.BitVecVal(0, 8)), False)
-    value = integer(value)
     if type_.is_address:
-        return value if isinstance(value, Pointer) else Pointer(sized(value, ADDRESS))
+        return value if isinstance(value, Pointer) else Pointer(sized(integer(value), ADDRESS))
     width = width_of(type_)
+    value = integer(value, width, type_.signed)
     if isinstance(value, Pointer):
         return value if width == ADDRESS else Int(sized(Int(value.value, False), width), False)
     return Int(sized(value, width), type_.signed)
@@ -126,9 +126,15 @@ def real(value: Any, width: int) -> Real:
     return Real(_applied(f"real of {large}integer", width, wide))
 
 
-def integer(value: Any) -> Any:
-    """A floating-point value as an integer of 64 bits (out of range is undefined in C); other values unchanged."""
-    return Int(_applied("integer of real", WIDE, value.bits), True) if isinstance(value, Real) else value
+def integer(value: Any, width: int = 32, signed: bool = False) -> Any:
+    """A floating-point value as an integer of 64 bits; other values unchanged.
+
+    C defines no result out of the range of the type, and processors differ there by its sign and size.
+    """
+    if not isinstance(value, Real):
+        return value
+    kind = f"{'signed' if signed else 'unsigned'} integer of {max(32, width)} bits of real"
+    return Int(_applied(kind, WIDE, value.bits), True)
 
 
 def negated(operator: str, value: Any) -> Any:

@@ -256,7 +256,7 @@ class SourceSide(Side):
 
     def _write_at(self, chain: Chain, key: Key, slot: Slot, place: Any, value: Any, c: Expression) -> Int:
         assert isinstance(chain.end, Field)
-        narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(integer(value), 64)))
+        narrow = z3.simplify(z3.Extract(chain.end.width - 1, 0, sized(integer(value, chain.end.width), 64)))
         self.run.hardware.batch += 1
         self.run.hardware.write_element(key, slot, place, narrow, self._device(chain))
         self._on_bus("w", c, place)
@@ -419,7 +419,7 @@ class SourceSide(Side):
 
     def _set(self, chain: Chain, value: Any) -> Any:
         word, (low, width) = self._word_in(chain.local), self._local(chain)
-        new = z3.Extract(width - 1, 0, sized(integer(value), 64))
+        new = z3.Extract(width - 1, 0, sized(integer(value, width), 64))
         self.run.env[chain.local] = Int(z3.simplify(_with(word.bits, low, new)), False)
         return value
 
