@@ -281,6 +281,9 @@ def clock_plan(
             raise tree.unknown("the PLL's output Q is", "48 MHz for USB cannot be promised")
         legal = (s for s in legal if base * s.n == USB_HZ * s.q * s.m)
     best = preferred(tree, base, legal)
+    if usb and not best:
+        reason = f"no PLL setting has 48 MHz for USB from the {source.upper()} at {mhz(base)}"
+        raise fail(f"option 'usb': {reason}", hints=["another crystal or source, or no usb"])
     if tree.pll.bypass and best and not usb:  # the PLL still runs, at its slowest setting
         best[base] = replace(next(iter(best.values())), sysclk_hz=base, bypass=True)
     if pll:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base.errors import EdgebuildError
 from edgebuild.clock.configs import MUX_CYCLES, SWITCH_CYCLES, ClockPlan, PowerModel, clock_plan
 from edgebuild.clock.tree import ClockTree, clock_names, load_clock_tree
 
@@ -53,6 +54,11 @@ def test_usb_has_48_mhz_at_each_setting(chip: str) -> None:
     plan = clock_plan(load_clock_tree(chip), usb=True)
     pll = [c.pll for c in plan.configs if c.pll]
     assert pll and all(plan.base_hz * s.n == 48_000_000 * s.q * s.m for s in pll)
+
+
+def test_usb_from_a_crystal_that_gives_no_48_mhz_is_an_error() -> None:
+    with pytest.raises(EdgebuildError, match="no PLL setting has 48 MHz"):
+        clock_plan(load_clock_tree("stm32f411"), 7_372_800, usb=True)
 
 
 @pytest.mark.parametrize("chip", ["stm32f429", "stm32g474"])
