@@ -1,7 +1,7 @@
 """Values of a symbolic execution, C's operators and conversions on them, and the decisions along one path.
 
 Operations on floating-point values are uninterpreted functions: equal operands give equal results, and nothing else is
-assumed. The same holds for integer operations that C leaves undefined.
+assumed. The same holds for divisions by a variable, and for integer operations that C leaves undefined.
 """
 
 from __future__ import annotations
