@@ -45,13 +45,12 @@ FACTORS = 9
 RANDOM = 100
 LAYERS, NETWORKS = 500, 60
 V1, V2 = partial(mobilenet_v1, classes=1000), mobilenet_v2
-# MobileNets by width and size, what DORY's paper measured (Burrello 2021, table 4), in million cycles, and how kernels
-# are chosen: the fastest of V2 leave too little room for code.
+# MobileNets by width and size, and what DORY's paper measured (Burrello 2021, table 4), in million cycles.
 GAP8 = {
-    "MobileNetV1 1.0-128": (partial(V1, width=1.0, size=128), 23.3, "balanced"),
-    "MobileNetV1 0.5-192": (partial(V1, width=0.5, size=192), 16.0, "balanced"),
-    "MobileNetV1 0.25-128": (partial(V1, width=0.25, size=128), 2.8, "balanced"),
-    "MobileNetV2 1.0-128": (partial(V2, width=1.0, size=128), 19.0, "size"),
+    "MobileNetV1 1.0-128": (partial(V1, width=1.0, size=128), 23.3),
+    "MobileNetV1 0.5-192": (partial(V1, width=0.5, size=192), 16.0),
+    "MobileNetV1 0.25-128": (partial(V1, width=0.25, size=128), 2.8),
+    "MobileNetV2 1.0-128": (partial(V2, width=1.0, size=128), 19.0),
 }
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
 PLANNED = (
@@ -145,13 +144,13 @@ def gap8(only: str) -> Iterator[Row]:
     `simulated`: eight cores run the printed program, whose results are the oracle's. `modelled`: by its plan.
     """
     target = load_target("gap8")
-    for name, (network, measured, optimize) in GAP8.items():
+    for name, (network, measured) in GAP8.items():
         if only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.onnx"
             file.write_bytes(quantized(network(0), 0).SerializeToString(deterministic=True))
-            artifacts = compile_model(ModelRequest(file, "model", "gap8", map="auto", optimize=optimize))
+            artifacts = compile_model(ModelRequest(file, "model", "gap8", map="auto"))
             result = verify(file, target, artifacts)
         report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
         assert result["equal"]

@@ -337,7 +337,8 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
         call=switch("part->kernel", cases, 4) if len(cases) > 1 else indent(cases[0].text, "    "),
         mask=_mask(moved.last_waits), in_blocks=_in_blocks(moved), any_in_blocks=any(map(_in_blocks, _tiled(plan))),
         first_channel=PARTS, pauses=called < len(moved.turns),
-        turn_type="uint8_t" if len(turns.kinds) <= 256 else "uint16_t",
+        turn_type=_unsigned(len(turns.kinds)),
+        part_type=_unsigned(max((max(kernel, *at) for kernel, at in turns.parts), default=0)),
     )  # fmt: skip
     return Step(text, f"{plan.name}_tiles_{step}();", (), function, definition, "tiles")
 
@@ -348,6 +349,7 @@ def tile_tables(plan: Plan) -> str:
     return render(
         "tiles.c:tile_tables", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
         in_blocks=any(map(_in_blocks, tiled)),
+        count_type=_unsigned(max(len(m.turns) + len(m.copies) + sum(len(t.calls) for t in m.turns) for m in tiled)),
         copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.turns) > SLOTS for m in tiled),
     )  # fmt: skip
 
@@ -435,6 +437,11 @@ def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
 def _part(call: CoreWork, at: Sequence[int], base: Sequence[int]) -> tuple[int, tuple[int, ...]]:
     more = [a - b for a, b in zip(at, base, strict=False)]
     return call.kernel, (*more, *[0] * (len(base) - len(more)))
+
+
+def _unsigned(largest: int) -> str:
+    """The narrowest type of C for numbers from 0 to `largest`."""
+    return f"uint{8 if largest < 1 << 8 else 16 if largest < 1 << 16 else 32}_t"
 
 
 def _braced(words: Iterable[str]) -> str:
