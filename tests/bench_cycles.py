@@ -16,8 +16,8 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
+from edgebuild.model.kernels.costs import cycles_of
 from edgebuild.model.verify import verify
-from edgebuild.model.verify.execution import has_model
 from tests.bench import ROOT, models
 
 WAITS = "m4-flash-model"
@@ -38,7 +38,7 @@ def measure(model: Path, target: str, flash: str | None, optimize: str) -> dict[
     known, options = load_target(target), {"tile": "off", "optimize": optimize}
     try:
         artifacts = compile_model(model_request(model, "model", target, options))
-        found = verify(model, known, artifacts, by_cycles=has_model(known), flash_of=flash)
+        found = verify(model, known, artifacts, by_cycles=cycles_of(known, 1) is not None, flash_of=flash)
     except EdgebuildError:
         return None
     each = {key: round(found[key] / found["macs"], 3) for key in ("instructions", "cycles") if key in found}

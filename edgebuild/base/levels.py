@@ -137,7 +137,7 @@ class Engine:
     `requantise`: an arithmetic shift to the right with one of `rounding`, equal for all channels; or TFLite's
     multiplication per channel, or with one factor for all. With "even" in `rounding` it also does ONNX's
     multiplication, and with "added" that of NEMO and quantlib. `padding`: engines that pad with 0 do not compute
-    borders of inputs with a zero point.
+    borders of inputs with a zero point. `sum_bits`: width of a sum of products; `weight_bits`: of a weight.
     `memories`: those of activations and of weights. `port`: a C file beside the target's file or below the hal folder,
     with the functions of eb_engine.h for this engine; empty: the application provides them.
     """
@@ -153,6 +153,8 @@ class Engine:
     requantise: Annotated[str, one_of(REQUANTISE)] = "multiply"
     rounding: tuple[Annotated[str, one_of(ROUNDING)], ...] = ("down",)
     padding: Annotated[str, one_of(PADDING)] = "value"
+    sum_bits: Count = 32
+    weight_bits: Count = 8
     memories: tuple[str, ...] = ()
     port: Annotated[str, _port] = ""
     energy: ComputeEnergy | None = None

@@ -11,7 +11,7 @@ import json
 import re
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 from zlib import crc32
@@ -214,3 +214,11 @@ def wrapped(head: str, words: list[str], tail: str, width: int = 110) -> str:
 
 
 LAYOUTS: dict[str, Callable[..., str]] = {"remark": remark, "wrapped": wrapped}
+
+
+def by_reason(layers: Iterable[dict[str, str]]) -> list[str]:
+    """Group layers {node, why} by reason: the first of each group, how many follow, and the reason."""
+    names = dict[str, list[str]]()
+    for layer in layers:
+        names.setdefault(layer["why"], []).append(layer["node"])
+    return [f"{of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {why}" for why, of in names.items()]

@@ -20,6 +20,7 @@ from ..base.options import checked, given, options_of, parse_size
 from ..base.progress import watch
 from ..base.request import READING, DriverRequest, GroupRequest, ModelRequest, read_request, requests_in
 from ..base.target import Runner, Target, load_target, target_names
+from ..base.text import by_reason
 from .common import check_written, model_request_of, show
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def verify(args: argparse.Namespace) -> int:
     if problems := [problem for r in results for problem in _missed(args, r)]:
         raise EdgebuildError(*problems)
     if args.on_engine and not any(row["layers"] for r in results for row in r.get("engines", ())):
-        target = results[0]["target"]
-        raise fail(f"no layer runs on an engine of {target}", file=str(args.model), hints=_core_rows(results[0]))
+        text, core = f"no layer runs on an engine of {results[0]['target']}", results[0].get("core", ())
+        raise fail(text, file=str(args.model), hints=by_reason(core))
     return 0 if result["equal"] else 1
 
 
@@ -183,16 +184,6 @@ def _missed(args: argparse.Namespace, result: dict[str, Any]) -> list[Diagnostic
     return [Diagnostic(text, str(args.model)) for text in missed]
 
 
-def _core_rows(r: dict[str, Any]) -> list[str]:
-    """The ops that run on the core instead of an engine, grouped by reason."""
-    rows = dict[str, list[str]]()
-    for row in r.get("core", ()):
-        rows.setdefault(row["why"], []).append(row["node"])
-    return [
-        f"{nodes[0]}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''}: {why}" for why, nodes in rows.items()
-    ]
-
-
 def _cluster(args: argparse.Namespace) -> int:
     from ..model.cluster.products import ClusterRequest
     from ..model.verify.cluster import verify_cluster
@@ -301,7 +292,7 @@ def _verdict(r: dict[str, Any], all_results: bool) -> str:
     for row in r.get("engines", ()):
         part = f"{100 * row['macs'] / max(1, r['macs']):.1f} % of the MACs"
         lines.append(f"  engine {row['name']}: {row['layers']} layers, {part}")
-    lines += [f"    core: {text}" for text in _core_rows(r)]
+    lines += [f"    core: {text}" for text in by_reason(r.get("core", ()))]
     for i, layer in enumerate(r.get("layers", ())):
         figures = (f"{layer[name] / layer['macs']:.2f}" if layer["macs"] else "" for name in counted)
         numbers = "".join(f" {layer[name]:>13,} {each:>8}" for name, each in zip(counted, figures, strict=True))

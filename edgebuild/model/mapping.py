@@ -18,6 +18,7 @@ from ..base.levels import Engine
 from ..base.options import parse_size
 from ..base.request import ModelRequest
 from ..base.target import Target
+from ..base.text import by_reason
 from . import ops
 from .compile import graph_of, prepare
 from .ir import Graph, Op
@@ -133,9 +134,9 @@ def _on_engines(
     """Map every op to its cheapest engine, or tell why none computes it. Raises EdgebuildError if none computes any."""
     rows = [_on_engine(op, graph, target, search, limits, least) for op in running]
     if not any(row.engine for row in rows):
-        reasons = dict.fromkeys(f"{row.name}: {row.why}" for row in rows)
+        by_name = ({"node": row.name, "why": row.why} for row in rows)
         names = " or ".join(e.name for e in target.engines)
-        raise fail(f"no layer runs on engine {names} of {target.name}", file=graph.file, hints=[*reasons][:8])
+        raise fail(f"no layer runs on engine {names} of {target.name}", file=graph.file, hints=by_reason(by_name))
     return rows
 
 

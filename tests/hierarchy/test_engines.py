@@ -306,6 +306,14 @@ def test_why_a_layer_stays_on_the_core(tmp_path: Path) -> None:
     assert "would take" in reasons(changed(graph, y), target_file(tmp_path, cycles="1000000 * OY"))
     assert "no pattern" in reasons(changed(graph, y), target_file(tmp_path, patterns="dense"))
     assert "smallest tile needs" in reasons(changed(graph, y), target_file(tmp_path, weights="8"))
+    plain = changed(graph, y)
+    sums = ops.SPECS["conv2d"].sums(plain.ops[0], plain)
+    assert sums is not None
+    bits = int(sums.bound.max()).bit_length()
+    taps = int(max(sums.weights.max(), -1 - sums.weights.min())).bit_length() + 1
+    for key, width, enough in (("sum_bits", bits, bits + 2), ("weight_bits", taps - 1, taps)):
+        assert f"leave {width} bits" in reasons(plain, target_file(tmp_path, padding=f"value\n    {key}: {width}"))
+        assert "on the core" in reasons(plain, target_file(tmp_path, padding=f"value\n    {key}: {enough}"))
     real = replace(graph, tensors={**graph.tensors, "x": replace(graph.tensors["x"], dtype="float32", quant=None)})
     assert "its input is float32" in refusal(graph.ops[0], real, load_target(str(file)).engines[0])
 
@@ -452,7 +460,9 @@ def test_map_shows_the_layers_of_the_engine(tmp_path: Path, capsys: pytest.Captu
         assert sum(n for name, n in row["tile_bytes"].items() if name != "weights") <= 12 << 10
     digits = ROOT / "sample_projects" / "digits" / "digits.onnx"
     assert main(["map", str(digits), "--target", "diana"]) == 1
-    assert "no layer runs on engine digital" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "no layer runs on engine digital" in error
+    assert "stem and 3 more: padding is -128" in error
 
 
 @pytest.mark.needs("gcc")

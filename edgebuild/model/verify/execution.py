@@ -566,19 +566,9 @@ class CoreModel(Protocol):
         """Cycles of a step for cache misses and for loads of words that were just stored."""
 
 
-def has_model(target: Target) -> bool:
-    """Whether there is a cycle table for the target's core."""
-    return _table(target).is_file()
-
-
-def _table(target: Target) -> Path:
-    """Path of the cycle table of the target's core; the file may not exist."""
-    return hal_dir() / "cycles" / f"{target.cycle_table}.yaml"
-
-
 def model_of(target: Target) -> CoreModel:
     """The table of the target's core. Raises EdgebuildError if there is none."""
-    file = _table(target)
+    file = hal_dir() / "cycles" / f"{target.cycle_table}.yaml"
     if not file.is_file():
         tables = ", ".join(sorted(f.stem for f in file.parent.glob("*.yaml")))
         raise fail(f"target {target.name}: no table of cycles for its core", hints=[f"tables: {tables}"])

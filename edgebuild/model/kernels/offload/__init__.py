@@ -118,14 +118,15 @@ def _sums_refused(s: Sums, engine: Engine) -> str:
         return f"its window is dilated, which {engine.name} does not know"
     if engine.padding == "zero" and s.x_zero and (s.padded_rows or s.padded_columns):
         return f"padding is {s.x_zero} in its input, and 0 in {engine.name}"
-    if not s.fits:
-        return "its sums may leave 32 bits"
-    if engine.requantise == "shift":
-        shift = shift_of(s, engine.rounding)
-        if isinstance(shift, str):
-            return shift
-        return "" if (s.bound + shift.constant < 2**30).all() else "its sums may leave 31 bits"
-    if s.added is None and not s.arithmetic.fixed_point and "even" not in engine.rounding:
+    shifts = engine.requantise == "shift"
+    if isinstance(shift := shift_of(s, engine.rounding) if shifts else Shift(0), str):
+        return shift
+    bits = min(engine.sum_bits, 31 if shifts else 32)
+    if (s.bound + shift.constant >= 2 ** (bits - 1)).any():
+        return f"its sums may leave {bits} bits"
+    if (abs(s.weights + 0.5) >= 2 ** (engine.weight_bits - 1)).any():
+        return f"its weights leave {engine.weight_bits} bits"
+    if not shifts and s.added is None and not s.arithmetic.fixed_point and "even" not in engine.rounding:
         return f"its halves are rounded to even, which {engine.name} does not do"
     several = len({*zip(s.mantissa.tolist(), s.right.tolist(), strict=True)}) > 1
     if several and engine.requantise == "multiply-per-tensor":
