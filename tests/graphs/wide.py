@@ -54,7 +54,7 @@ def plain_pointwise(s: Source, function: str, dtype: str) -> Graph:
     if function in ("not", "and", "or", "xor"):
         dtype = "bool"
     if function in ("shift_left", "shift_right"):
-        dtype = "uint8"
+        dtype = s.pick("uint8", "uint32", "uint64")
     if function == "shifted_product":
         dtype = "int32"
     operands = []

@@ -17,7 +17,7 @@ from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 from edgebuild.model.ir import Array
 from tests.importers.test_onnx import onnxruntime_outputs
 
-FLOAT, INT, UINT8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
+FLOAT, INT, UINT8, UINT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT32
 Case = tuple[str, tuple[int, ...], int, list[Any], dict[str, Any]]
 PLACES = np.array([[0, 1], [1, -1], [0, 1]])  # one is there twice
 AROUND = np.array([[0, -1, 3], [1, -4, 3], [1, 2, 0]])
@@ -55,7 +55,7 @@ CASES: dict[str, Case] = {
         for n in ("Add", "Mul")
     },
     "shifted": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "LEFT"}),
-    "shifted right": ("BitShift", (2, 5), UINT8, [np.arange(5, dtype=np.uint8) * 2], {"direction": "RIGHT"}),
+    "shifted right": ("BitShift", (2, 5), UINT32, [np.arange(5, dtype=np.uint32) * 7], {"direction": "RIGHT"}),
 }
 
 
@@ -76,6 +76,8 @@ def values(case: Case, seed: int) -> Array:
         return rng.integers(-3, 3, case[1])
     if case[2] == UINT8:
         return rng.integers(0, 256, case[1]).astype(np.uint8)
+    if case[2] == UINT32:
+        return rng.integers(0, 2**32, case[1]).astype(np.uint32)
     if case[0] == "IsInf":
         return rng.choice([-np.inf, np.inf, np.nan, 3.4e38, -3.4e38], case[1]).astype(np.float32)
     return np.round(rng.normal(size=case[1]), 1).astype(np.float32)

@@ -96,8 +96,8 @@ def _towards_zero(x: int, y: int) -> int:
 
 
 def _shifted(x: int, y: int) -> int:
-    """Of bytes; `y` below 0: to the right."""
-    return (x << y) % 256 if y >= 0 else x >> -y
+    """Of unsigned integers of at most 64 bits, before they wrap; `y` below 0: to the right."""
+    return 0 if abs(y) >= 64 else x << y if y >= 0 else x >> -y
 
 
 INTEGER: dict[str, Meaning] = {

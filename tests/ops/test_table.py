@@ -24,9 +24,9 @@ from tests.ops.meanings import INTEGER, JUMPS, PREDICATES, REAL
 
 pytestmark = pytest.mark.needs("gcc")
 COUNT = 256
-BYTES = ("shift_left", "shift_right")  # their type is uint8
+MODULAR = ("shift_left", "shift_right", "bit_and", "bit_or", "bit_xor", "bit_not", "sum", "difference", "product")
 LOGIC = ("not", "and", "or", "xor")
-PLAIN = ("int8", "int16", "int32", "int64", "uint8")
+PLAIN = ("int8", "int16", "int32", "int64", "uint8", "uint32", "uint64")
 Case = tuple[str, dict[str, float]]  # a function and its parameters
 
 
@@ -176,10 +176,12 @@ def fits(function: str, dtype: str) -> bool:
         return False
     if function in LOGIC or dtype == "bool":
         return function in (*LOGIC, "where") and dtype == "bool"
-    if function in (*BYTES, "unsigned_remainder") or dtype == "uint8":
+    if dtype in ("uint32", "uint64"):
+        return function in MODULAR
+    if function in (*MODULAR[:2], "unsigned_remainder") or dtype == "uint8":
         bits = function.startswith("bit") or function in REAL
         return dtype == "uint8" and function not in ("abs", "neg", "sign", "prelu", "power", "mod", "remainder") and (
-            bits or function in (*BYTES, "unsigned_remainder"))  # fmt: skip
+            bits or function in (*MODULAR[:2], "unsigned_remainder"))  # fmt: skip
     return True
 
 

@@ -103,6 +103,8 @@ WRAPPED = {
     "squared_difference": "(({word}){0} - ({word}){1}) * (({word}){0} - ({word}){1})",
     "prelu": "{0} < 0 ? ({word}){0} * ({word}){1} : ({word}){0}",
 }
+SHIFTS = ("shift_left", "shift_right")  # of unsigned integers
+MODULAR = ("bit_and", "bit_or", "bit_xor", "bit_not", "sum", "difference", "product")  # also of uint32 and uint64
 FUNCTIONS: dict[str, ElementFunction] = {
     # rounding and sign
     "abs": _unary(np.abs, "{{eb_abs}}({0})", "{0} < 0 ? -{0} : {0}"),
@@ -243,8 +245,8 @@ FUNCTIONS: dict[str, ElementFunction] = {
     "bit_or": ElementFunction(2, np.bitwise_or, "", "{0} | {1}"),
     "bit_xor": ElementFunction(2, np.bitwise_xor, "", "{0} ^ {1}"),
     "bit_not": ElementFunction(1, np.invert, "", "~{0}"),
-    "shift_left": ElementFunction(2, lambda x, y: _shift(x, y, True), "", "{1} < 8 ? {0} << {1} : 0", result="uint8"),
-    "shift_right": ElementFunction(2, lambda x, y: _shift(x, y, False), "", "{1} < 8 ? {0} >> {1} : 0", result="uint8"),
+    "shift_left": ElementFunction(2, lambda x, y: _shift(x, y, True), "", "{1} < {bits} ? ({type}){0} << {1} : 0"),
+    "shift_right": ElementFunction(2, lambda x, y: _shift(x, y, False), "", "{1} < {bits} ? ({type}){0} >> {1} : 0"),
     # three operands
     "where": ElementFunction(3, np.where, SWITCH, SWITCH, condition=True),
     "shifted_product": ElementFunction(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.templates import terms
-from ..ir import Arithmetic, Array, Graph, Op, Tensor
+from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Tensor
 from . import base, elementwise, fixedpoint, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .elementwise import Text
@@ -26,7 +26,16 @@ from .fixedpoint import (
     scaled_text,
     span,
 )
-from .functions import FUNCTIONS, WORDS, WRAPPED, ElementFunction, instructions, quantised_instructions
+from .functions import (
+    FUNCTIONS,
+    MODULAR,
+    SHIFTS,
+    WORDS,
+    WRAPPED,
+    ElementFunction,
+    instructions,
+    quantised_instructions,
+)
 
 # Quantised values of several operands as ONNX defines them: dequantise, the function on real numbers, quantise.
 #
@@ -487,8 +496,10 @@ def has_form(op: Op, graph: Graph) -> str | None:
         return f"an activation after {types[0]}"
     if is_quantised(op, graph):
         return missing(op, graph)
-    form = row.real if types == ["float32"] else row.integer if types[0] not in UNSIGNED else None
-    return None if form else f"{op.attrs['function']} of {types[0]}"
+    function, unsigned = op.attrs["function"], types[0] in UNSIGNED
+    fits = types[0].startswith("u") if function in SHIFTS else not unsigned or function in MODULAR
+    form = row.real if types == ["float32"] else row.integer if fits else None
+    return None if form else f"{function} of {types[0]}"
 
 
 def rows(op: Op, graph: Graph) -> str:
@@ -570,6 +581,8 @@ def _text(op: Op, x: Tensor, arithmetic: Arithmetic) -> str:
         return WRAPPED[function].replace("{word}", WORDS[x.dtype])
     if is_float(x) and arithmetic.passes_nan and row.onnx:
         return row.onnx
+    if function in SHIFTS:
+        return row.integer.replace("{bits}", str(8 * ITEM_BYTES[x.dtype])).replace("{type}", C_TYPES[x.dtype])
     return row.real if is_float(x) else row.integer
 
 

@@ -492,12 +492,6 @@ def read_is_inf(node: Any) -> None:
     node.emit_function("greater" if signs[1] else "less", x, largest if any(signs) else x)
 
 
-def read_bit_shift(node: Any) -> None:
-    if node.tensor(0).dtype != "uint8":
-        raise node.error(f"shifts of {node.tensor(0).dtype}", "supported: uint8")
-    node.emit_function(f"shift_{node.attr('direction', 'LEFT').lower()}")
-
-
 def read_cast_like(node: Any) -> None:
     """Read CastLike: cast to the type of operand 1, which is float if that is quantised."""
     x, like = node.tensor(0), node.tensor(1)

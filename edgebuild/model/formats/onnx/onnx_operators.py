@@ -473,7 +473,7 @@ OPERATORS: Mapping[str, Mapping[str, Reader]] = {
     "pad": {"Pad": read_pad},
     "pointwise": {
         **{name: partial(layers.read_function, function=function) for name, function in layers.FUNCTIONS_OF.items()},
-        "BitShift": layers.read_bit_shift,
+        "BitShift": lambda node: node.emit_function(f"shift_{node.attr('direction', 'LEFT').lower()}"),
         "Gelu": lambda node: node.emit_function("gelu_tanh" if node.attr("approximate", "none") == "tanh" else "gelu"),
         "IsInf": layers.read_is_inf,
         "Mod": layers.read_mod,
