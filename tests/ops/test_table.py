@@ -245,7 +245,15 @@ TFLM = {
         "leaky_relu": 1,
         "rsqrt": 1,
     },
-    "int16": {"difference": 1, "squared_difference": 8, "abs": 1, "leaky_relu": 1, "rsqrt": 1},
+    "int16": {
+        "difference": 1,
+        "squared_difference": 8,
+        "abs": 1,
+        "leaky_relu": 1,
+        "rsqrt": 1,
+        "gelu": 2,
+        "gelu_tanh": 2,
+    },
 }
 
 

@@ -30,12 +30,12 @@ def _rounded(value: Any) -> Any:
     return np.sign(value) * np.floor(np.abs(value) + np.float32(0.5))
 
 
-def _table(function: Callable[[float], float], low: float, high: float) -> Array:
+def line_table(function: Callable[[float], float], low: float, high: float, steps: float = 2.0**15) -> Array:
     """Values at 513 places from low to high, each shifted by half the interpolation's error in the middle.
 
-    All in float32, as TFLM computes them when it starts.
+    All in float32, as TFLM computes them when it starts. `steps`: of the result, per unit.
     """
-    one, two, unit = np.float32, np.float32(2), np.float32(2.0**15)
+    one, two, unit = np.float32, np.float32(2), np.float32(steps)
     step, values = one(high - low) / one(STEPS), []
     for i in range(STEPS):
         places = (one(low) + one(i) * step, one(low) + one(i) * step + step / two, one(low) + one(i + 1) * step)
@@ -49,7 +49,7 @@ def _table(function: Callable[[float], float], low: float, high: float) -> Array
 @cache  # few models need them, and they take milliseconds
 def softmax16_tables() -> tuple[Constant, Constant]:
     """Tables of exp(x) for -10 to 0 and of 1 / (1 + x) for 0 to 1, in Q0.15."""
-    powers, inverses = _table(exp, -REACH, 0.0), _table(lambda x: 1 / (1 + x), 0.0, 1.0)
+    powers, inverses = line_table(exp, -REACH, 0.0), line_table(lambda x: 1 / (1 + x), 0.0, 1.0)
     return Constant("exponential", powers, "exp(x), -10 to 0, Q0.15"), Constant("inverse", inverses, "1 / (1 + x)")
 
 

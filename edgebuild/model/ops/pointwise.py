@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.templates import terms
 from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Op, Tensor
-from . import base, elementwise, fixedpoint, spatial
+from . import base, elementwise, fixedpoint, normalization, spatial
 from .base import C_TYPES, UNSIGNED, Constant, Form, Interval, Kernel, Spec, clip_float, is_float, scale_of, zero_of
 from .elementwise import Text
 from .fixedpoint import (
@@ -208,6 +208,25 @@ def _wide_curve(op: Op, graph: Graph, at: str) -> Expression:
     return f"(int16_t){value}", numbers, [fixedpoint.SIGMOID_CONSTANT]
 
 
+def _line_table(op: Op, x: Tensor, y: Tensor) -> Array:
+    """Values of the function every 128 steps of int16 (LiteRT's LUTPopulate, in float32)."""
+    one, (least, most), meaning = np.float32, limits("int16"), FUNCTIONS[op.attrs["function"]].meaning
+    low, high = (one(scale_of(x)) * one(end - zero_of(x)) for end in (least, most))
+    steps = one(most - least + 1) / (one(scale_of(y)) * one(most) - one(scale_of(y)) * one(least))
+    return normalization.line_table(
+        lambda value: float(meaning(np.float64(value))), float(low), float(high), float(steps)
+    )
+
+
+def _on_lines(op: Op, x: Tensor, y: Tensor, values: Array) -> Array:
+    return normalization.looked_up(_line_table(op, x, y), values.astype(np.int64))
+
+
+def _wide_lines(op: Op, graph: Graph, at: str) -> Expression:
+    table = _line_table(op, graph.operands(op)[0], graph.result(op))
+    return f"(int16_t){{eb_table_line}}(table, {at})", {}, [Constant("table", table, "every 128 steps")]
+
+
 CURVES = {"sigmoid": (fixedpoint.sigmoid, (0,)), "tanh": (fixedpoint.tanh_int16, (0, 1))}
 
 
@@ -264,6 +283,7 @@ def _wide_roots(op: Op, graph: Graph, at: str) -> Expression:
 
 WIDE: Mapping[str, tuple[Callable[[Op, Tensor, Tensor, Array], Array], Callable[[Op, Graph, str], Expression]]] = {
     "abs": (_sizes, _wide_sizes),
+    **dict.fromkeys(("exp", "gelu", "gelu_tanh"), (_on_lines, _wide_lines)),
     "leaky_relu": (_leaky, _wide_leaky),
     "rsqrt": (_roots, _wide_roots),
     "sigmoid": (_curve, _wide_curve),

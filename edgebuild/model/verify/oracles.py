@@ -171,7 +171,7 @@ def _tflite(model: Path, inputs: list[list[Array]], report: dict[str, Any], outp
         ]
         rows.append([_as_firmware(x, port) for x, port in zip(results_of, report["outputs"], strict=True)])
         tensors.append({key[2:]: value for key, value in named.items() if key.startswith("t_")})
-    return Reference(rows, tensors, slack=0, judge=judge)
+    return Reference(rows, tensors, slack=int(judge == "LiteRT"), judge=judge)
 
 
 def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]]) -> dict[str, Array]:
