@@ -49,7 +49,7 @@ class ProgramSizes:
     """Sizes of a program, of its parts (which add up to it), and bytes of each part in each memory of its target.
 
     `stacks`: a bound for each part and for the whole program; if there are none, `TOTAL` has the reason. `symbols`:
-    sizes by name, for comparisons. `notes`: see `notes_of`.
+    sizes by name, of local ones by SOURCE:NAME, for comparisons. `notes`: see `notes_of`.
     """
 
     total: Sizes
@@ -166,14 +166,24 @@ def _notes(file: Any) -> Iterator[dict[str, str]]:
             yield {key: value for key, sign, value in (line.partition("=") for line in lines) if sign}
 
 
-def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
-    """Sizes of functions and objects by name; those of one name are added up."""
+def _sized_symbols(file: Any, sections: Mapping[int, _Section]) -> Iterator[tuple[Any, str]]:
+    """(function or object, the source file of a local one, or "")."""
     table = file.get_section_by_name(".symtab")
-    counts: dict[str, Counter[str]] = {}
+    source = ""
     for s in table.iter_symbols() if table is not None else ():
-        section = sections.get(s["st_shndx"])
-        if section is not None and s["st_size"] and s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"):
-            counts.setdefault(s.name, Counter())[section.kind] += s["st_size"]
+        kind = s["st_info"]["type"]
+        if kind == "STT_FILE":
+            source = s.name
+        elif kind in ("STT_FUNC", "STT_OBJECT") and s["st_shndx"] in sections and s["st_size"]:
+            yield s, source if s["st_info"]["bind"] == "STB_LOCAL" else ""
+
+
+def _symbols(file: Any, sections: Mapping[int, _Section]) -> dict[str, Sizes]:
+    """Sizes of functions and objects by name, of local ones by SOURCE:NAME."""
+    counts: dict[str, Counter[str]] = {}
+    for s, source in _sized_symbols(file, sections):
+        name = f"{source}:{s.name}" if source else s.name
+        counts.setdefault(name, Counter())[sections[s["st_shndx"]].kind] += s["st_size"]
     return {name: Sizes(**{kind: c[kind] for kind in KINDS}) for name, c in sorted(counts.items())}
 
 
@@ -199,22 +209,17 @@ Place = tuple[int, int, int]  # section, first address, size
 
 def _owned(file: Any, sections: Mapping[int, _Section], drivers: Sequence[str]) -> Iterator[tuple[Place, str]]:
     """(place of a symbol, model or driver to which it belongs)."""
-    table = file.get_section_by_name(".symtab")
-    symbols = list(table.iter_symbols()) if table is not None else []
-    models = {s.name.removesuffix("_invoke") for s in symbols if s.name.endswith("_invoke") and s["st_size"]}
+    symbols = list(_sized_symbols(file, sections))
+    models = {s.name.removesuffix("_invoke") for s, _ in symbols if s.name.endswith("_invoke")}
     names = sorted({*models, *drivers}, key=len, reverse=True)
-    source = ""
-    for s in symbols:
-        kind, bind = s["st_info"]["type"], s["st_info"]["bind"]
-        if kind == "STT_FILE":
-            source = re.sub(r"(_weights)?\.(c|cpp|S)$", "", s.name)
-        if kind not in ("STT_FUNC", "STT_OBJECT") or s["st_shndx"] not in sections or not s["st_size"]:
-            continue
-        local = source if bind == "STB_LOCAL" and source in names else ""
-        owner = local or next((n for n in names if bind != "STB_LOCAL" and s.name.startswith(f"{n}_")), "")
+    for s, file_name in symbols:
+        is_local = s["st_info"]["bind"] == "STB_LOCAL"
+        source = re.sub(r"(_weights)?\.(c|cpp|S)$", "", file_name)
+        local = source if source in names else ""
+        owner = local or next((n for n in names if not is_local and s.name.startswith(f"{n}_")), "")
         if owner:
-            start = s["st_value"] & ~1 if kind == "STT_FUNC" and file["e_machine"] == "EM_ARM" else s["st_value"]
-            yield (s["st_shndx"], start, s["st_size"]), owner
+            is_thumb = s["st_info"]["type"] == "STT_FUNC" and file["e_machine"] == "EM_ARM"  # bit 0 of an address
+            yield (s["st_shndx"], s["st_value"] & ~int(is_thumb), s["st_size"]), owner
 
 
 def _shares(section: _Section, owners: Mapping[Place, str]) -> Iterator[tuple[str, int]]:

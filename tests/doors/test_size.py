@@ -109,6 +109,7 @@ def test_what_grew_and_what_is_over_a_budget(tmp_path: Path, capsys: pytest.Capt
     assert main([*diff, "--allow", "2K"]) == 0 and main(["size", str(old), "--diff", str(new)]) == 0
     made = json.loads((tmp_path / "s.json").read_text())
     ram = made["ram"]
+    assert made["symbols"]["main.c:initialised"] == [0, 28, 0] and "initialised" not in made["symbols"]  # it is local
     assert made["base"]["ram"] == ram - int(rows["total"][-2]) and made["parts"]["digits"]["bss"] > 0
     assert main(["size", str(old), "--ram", str(ram - 1), "--last", str(last)]) == 0
     kept = last.read_bytes()
