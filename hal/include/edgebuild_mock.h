@@ -6,6 +6,10 @@
 #ifndef EDGEBUILD_MOCK_H
 #define EDGEBUILD_MOCK_H
 
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(EDGEBUILD_ANALYSIS)
+#pragma GCC system_header /* what follows is C, with casts that warnings for C++ name */
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

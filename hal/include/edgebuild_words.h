@@ -3,6 +3,10 @@
 #ifndef EDGEBUILD_WORDS_H
 #define EDGEBUILD_WORDS_H
 
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(EDGEBUILD_ANALYSIS)
+#pragma GCC system_header /* what follows is C, with casts that warnings for C++ name */
+#endif
+
 #define bfGroup struct
 
 #ifdef EDGEBUILD_ANALYSIS
