@@ -56,18 +56,16 @@ def temporary(path: str, data: bytes) -> str:
     for number in count():
         aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.{number}")
         try:
-            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+            with open(aside, "xb") as file:
+                file.write(data)
             break
         except FileExistsError:  # left by a killed process, or written by another thread
             continue
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-    except BaseException as error:
-        os.unlink(aside)
-        if isinstance(error, OSError):  # of a full disk, which names no file
-            error.filename = path
-        raise
+        except BaseException as error:
+            discard(aside)
+            if isinstance(error, OSError):  # of a full disk, which names no file
+                error.filename = path
+            raise
     return aside
 
 
@@ -77,8 +75,16 @@ def replace_file(path: str, data: bytes) -> None:
     try:
         os.replace(aside, path)
     except BaseException:
-        os.unlink(aside)
+        discard(aside)
         raise
+
+
+def discard(path: str) -> None:
+    """Remove a file that may not exist: nobody knows what an interrupted call did."""
+    try:  # noqa: SIM105 (importing contextlib would take longer)
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def rule(target: str, prerequisites: Iterable[str]) -> str:

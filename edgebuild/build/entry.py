@@ -21,10 +21,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     options = [word for word in arguments[1:-1] if not word.startswith(CALL)]
     is_run = arguments[:1] == ["run"] and {*options} <= {MAKEFILES, HEADER_ALONE}
-    if is_run:
-        with FolderLock(os.path.dirname(arguments[-1]) or os.curdir):
-            return _run(arguments, HEADER_ALONE in options, MAKEFILES in options, argv is None)
-    return _command(arguments, argv is None)
+    try:
+        if is_run:
+            with FolderLock(os.path.dirname(arguments[-1]) or os.curdir):
+                return _run(arguments, HEADER_ALONE in options, MAKEFILES in options, argv is None)
+        return _command(arguments, argv is None)
+    except KeyboardInterrupt:
+        return 130
 
 
 def _run(arguments: list[str], header_alone: bool, makefiles: bool, is_process: bool) -> int:

@@ -81,8 +81,6 @@ def _main(argv: list[str]) -> int:
         if (error.name or "").startswith("edgebuild"):
             raise
         return _refused(from_import(error))
-    except KeyboardInterrupt:
-        return 130
     except Exception as bug:
         if is_strict():
             raise

@@ -14,11 +14,12 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from edgebuild.base import inputs
+from edgebuild.base import atomic, inputs
 from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.atomic import FolderLock
 from edgebuild.base.errors import EdgebuildError
@@ -511,3 +512,18 @@ def test_a_stamp_that_was_tampered_with(kind: str, tmp_path: Path) -> None:
     os.mkfifo(stamp) if kind == "pipe" else stamp.symlink_to(victim)
     assert run("run", "n.req.json", cwd=tmp_path) == (0, "")
     assert victim.read_text() == "mine" and not stamp.is_symlink() and stamp.is_file()
+
+
+@pytest.mark.parametrize("call", ["open", "replace"])
+def test_an_interrupt_leaves_no_temporary_file(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal arrives while the system works; Python raises when the work is done."""
+    work: Any = {"open": open, "replace": os.replace}[call]
+
+    def interrupted(*arguments: Any) -> None:
+        work(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(atomic if call == "open" else os, call, interrupted, raising=False)
+        atomic.replace_file(str(tmp_path / "x"), b"new")
+    assert [f.name for f in tmp_path.iterdir()] == ([] if call == "open" else ["x"])
