@@ -99,11 +99,13 @@ def finish(
     product, data = os.path.join(output, f"{i.name}.h"), header(i).encode()
     read = [os.path.abspath(path), *inputs, *code]
     lines = [stamps.fingerprint(p, began - stamps.SETTLED_NS) for p in read]
-    if not _holds(product, data):
+    is_new = not _holds(product, data)
+    if is_new:
         if os.path.lexists(stamp):
             os.unlink(stamp)
         os.makedirs(output, exist_ok=True)
         replace_file(product, data)
+    if is_new or stamps.is_ahead(read):
         os.utime(product, ns=(began, began))
     lines.append(stamps.fingerprint(product, time.time_ns()))
     words = [*map(in_cmake, read[1:]), *([in_cmake(product)] if makefiles else [])]

@@ -187,7 +187,8 @@ def _finish(
     agrees = all(is_header(str(path), str(output / a.name), a.data) for a in ahead)
     if not all(is_written(output / a.name, a.data) for a in artifacts):
         stamp.unlink(missing_ok=True)
-    for name in publish(artifacts, output):
+    changed = publish(artifacts, output)
+    for name in [a.name for a in artifacts] if stamps.is_ahead(inputs) else changed:
         os.utime(output / name, ns=(began, began))
     lines += [stamps.fingerprint(str(output / a.name), time.time_ns()) for a in artifacts]
     if not agrees:

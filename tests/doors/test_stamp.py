@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,9 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import DriverRequest, ModelRequest, model_outputs
 from edgebuild.build import entry
 from edgebuild.build import stamp as stamps
+from edgebuild.build.header import write_plain
 from edgebuild.build.run import run
+from tests.conftest import ROOT
 from tests.conftest import run as execute
 from tests.graphs.onnx_models import OnnxFile
 
@@ -62,6 +65,21 @@ def test_new_date_alone_is_no_change(request_file: Path) -> None:
     os.utime(request_file.parent.parent / "net.onnx")
     assert stamps.is_current(str(request_file))
     assert stamp.stat().st_mtime > 1, "the stamp must be newer than what it stands for"
+
+
+def test_an_input_of_the_future_is_a_change_each_time(request_file: Path) -> None:
+    """Ninja takes its date for that of a product that keeps its own, and would miss edits until that date."""
+    model = request_file.parent.parent / "net.onnx"
+    for product, part in (("net.c", ""), ("net.h", ".header")):
+        if part:
+            shutil.copy(ROOT / "sample_projects" / "digits" / "digits.onnx", model)
+        for future in (0, 1e5):
+            os.utime(model, (time.time() + future, time.time() + future))
+            assert write_plain(str(request_file), False) if part else run(request_file) == 0
+            assert stamps.is_current(str(request_file), part) == (not future)
+            date = request_file.with_name(product).stat().st_mtime
+            os.utime(request_file.with_name(product), (1, 1))
+        assert date > 1
 
 
 def test_same_size_within_the_same_second_is_a_change(request_file: Path) -> None:

@@ -420,7 +420,10 @@ class _Missing(File):  # type: ignore[misc]
 
 def _mark_missing(where: str, inputs: list[Node]) -> None:
     for node in inputs:
-        if not node.has_builder() and not os.path.exists(node.srcnode().rfile().abspath):
+        place = node.srcnode().rfile().abspath
+        if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):  # SCons would read it
+            raise wrong(f"{where}: error: it is a pipe or a device, and no file: {node.srcnode().path}")
+        if not node.has_builder() and not os.path.exists(place):
             error = f"{where}: error: no such file: {node.srcnode().path}"
             node.disambiguate().attributes.edgebuild_error = str(wrong(error))
             node.__class__ = _Missing
