@@ -245,6 +245,7 @@ def test_cross_build_without_a_target_is_an_error(call: str, tmp_path: Path) -> 
     (folder / "vendor.cmake").write_text(VENDOR)
     output = configure(folder, "-DCMAKE_TOOLCHAIN_FILE=vendor.cmake", status=1)
     assert "no target is named; add TARGET <name or yaml>" in output and "CMakeLists.txt:4" in output
+    assert "see `edgebuild targets`" in output
     configure(folder, "-DCMAKE_TOOLCHAIN_FILE=vendor.cmake", "-DEDGEBUILD_TARGET=mps2-an386")
 
 

@@ -774,8 +774,7 @@ function(_edgebuild_write_request folder kind name)
     endif()
   elseif(CMAKE_CROSSCOMPILING)
     _edgebuild_fail("edgebuild ${kind} '${name}': this build is for ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}, "
-      "and no target is named; add TARGET <name or yaml> to the call, or set EDGEBUILD_TARGET. "
-      "`edgebuild targets` lists the names.")
+      "and no target is named; add TARGET <name or yaml> to the call, or set EDGEBUILD_TARGET; see `edgebuild targets`")
   else()
     set(chip host)
   endif()

@@ -47,11 +47,12 @@ function(edgebuild_report executable)
     set(config "_$<CONFIG>")
   endif()
   set(report "${CMAKE_CURRENT_BINARY_DIR}/${executable}${config}")
-  add_custom_target("${executable}_size" COMMAND ${size} DEPENDS "${executable}" USES_TERMINAL VERBATIM)
+  add_custom_target("${executable}_size" COMMAND ${size} DEPENDS "${executable}"
+    COMMENT "Measuring ${executable}" USES_TERMINAL VERBATIM)
   add_custom_target("${executable}_report"
     COMMAND ${size} --json "${report}_size.json"
     COMMAND ${edgebuild} sbom --requests "${requests}" --program "$<TARGET_FILE:${executable}>" -o "${report}.spdx.json"
-    DEPENDS "${executable}" USES_TERMINAL VERBATIM)
+    DEPENDS "${executable}" COMMENT "Measuring ${executable}" USES_TERMINAL VERBATIM)
   set_target_properties("${executable}_size" "${executable}_report" PROPERTIES FOLDER edgebuild)
   set(written "${report}_size.json" "${report}.spdx.json")
   if(budgets)
