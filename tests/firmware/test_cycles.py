@@ -58,6 +58,12 @@ def core(name: str) -> CycleTable:
         ("cortex-m7", "adds r0, r1, r2\nadds r3, r4, r5\nadds r6, r7, r0", 2),  # pairs
         ("cortex-m7", "adds r0, r1, r2\nadds r3, r0, r5", 2),  # depends
         ("cortex-m7", "ldr r0, [r1]\nadds r2, r0, #1", 3),  # waits for the load
+        ("cortex-m7", "ldmia r0!, {r1, r2}\nadds r3, r1, #1", 3),  # and for each register of a block
+        ("cortex-m7", "ldmia r0!, {r1, r2}\nadds r0, #1", 2),  # the address is there earlier
+        ("cortex-m7", "ldr r0, [r1]\nadds r0, #1", 3),  # which the sum changes
+        ("cortex-m7", "ldr r0, [r1]\nsmlal r0, r2, r3, r4", 3),
+        ("cortex-m7", "vldmia r0!, {s0-s2}\nvadd.f32 s4, s1, s5", 3),
+        ("cortex-m7", "smull r0, r1, r2, r3\nstrd r0, r1, [r4]", 3),
         ("cortex-m55", "vldrw.u32 q0, [r0], #16\nvmladava.s8 r2, q1, q3", 2),  # units overlap
         ("cortex-m55", "vmladava.s8 r2, q0, q1\nvmladava.s8 r4, q0, q3", 3),  # one unit
         ("cortex-m55", "vqrdmulh.s32 q0, q0, q1\nvmladava.s8 r4, q2, q3", 3),  # products all

@@ -31,7 +31,14 @@ CYCLES_REGISTER = re.compile(r"\b(?:r\d+|sp|lr|pc|ip|sl|fp|sb|[sdq]\d+)\b")
 ACCESS = ("ldr", "str", "vldr", "vstr", "vld", "vst")
 BLOCKS = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop", "ldrd", "strd")
 MULTIPLIES = ("mul", "mla", "mls", "sml", "smu", "smm", "uml", "umu", "vml", "vmul", "vfm")
-KEEPING = ("vqmovn", "vmovn", "vqshrn", "vqrshrn", "vshrn", "vrshrn")  # leave half of their result's lanes as they were
+RANGE = re.compile(r"([sd])(\d+)-[sd](\d+)")
+WITHOUT_RESULT = ("str", "stm", "push", "vst", "vpush", "cmp", "cmn", "tst", "teq", "vcmp", "vpt", "vctp", "vmsr")
+TWO_RESULTS = re.compile(r"[su]m(ull|lal|lsl)|umaal|(asr|lsl|lsr|sqrshr)l$|vaddlv|vr?ml[as]ld")
+ACCUMULATING = re.compile(  # also those that leave half of their result's lanes, or some bits, as they were
+    r"[su]mlal|smlsl|umaal|bf[ic]$|movt|(asr|lsl|lsr|sqrshr)l$|vq?r?d?ml[as]s?h?$|vr?ml[as]l?davh?a|vfn?m|vaddl?va"
+    r"|v(max|min)(nm)?a?v|vs[lr]i|vq?r?(mov|shr)u?n"
+)
+UNARY = ("mov", "mvn", "neg", "sxt", "uxt", "rev", "rbit", "clz", "adr", "mrs")
 CYCLES_BRANCHES = ("b", "bl", "bx", "blx", "cbz", "cbnz", "tbb", "tbh", "le", "letp", "wls", "wlstp")
 
 
@@ -93,21 +100,47 @@ class Instruction:
 
     @cached_property
     def registers(self) -> list[str]:
-        return CYCLES_REGISTER.findall(self.operands)
+        return CYCLES_REGISTER.findall(RANGE.sub(_each, self.operands))
+
+    @cached_property
+    def base(self) -> list[str]:
+        """The register with the address of an access."""
+        if self.accesses or self.moves_block:
+            inside = self.operands.partition("[")[2] or self.operands
+            return [] if inside.startswith("{") else CYCLES_REGISTER.findall(inside)[:1]
+        return []
 
     @property
+    def moved(self) -> list[str]:
+        """The base, if the access adds to it."""
+        return self.base if "!" in self.operands or "]," in self.operands else []
+
+    @cached_property
+    def data(self) -> list[str]:
+        """Registers that the instruction computes, loads or stores."""
+        if "[" in self.operands and self.base:
+            return CYCLES_REGISTER.findall(self.operands.partition("[")[0])
+        if self.moves_block:
+            return self.registers[len(self.base) :]
+        two = TWO_RESULTS.match(self.stem) or re.match(r"vmov.* r\d+, r\d+, [dq]", f"{self.name} {self.operands}")
+        return self.registers[: 2 if two else 1]
+
+    @cached_property
     def writes(self) -> set[str]:
-        if self.stem.startswith(("str", "stm", "push", "cmp", "tst", "cmn", "vst", "vcmp")) or self.branches:
-            return set()
-        if self.stem.startswith(("vld2", "vld4")):
-            return {r for r in self.registers if r.startswith("q")}
-        return set(self.registers[:2] if self.stem.startswith(("ldrd", "smlal", "umlal", "smull", "umull")) else
-                   self.registers[:1])  # fmt: skip
+        """Registers with its result, without the base of an access."""
+        return set() if self.branches or self.stem.startswith(WITHOUT_RESULT) else set(self.data)
 
-    @property
+    @cached_property
     def reads(self) -> set[str]:
-        kept = not self.writes or self.stem.startswith(KEEPING) or self.stem.endswith("a")
-        return set(self.registers) if kept else set(self.registers[1:])
+        """Registers whose values the instruction needs; it may change its result, as `adds r0, #1` does."""
+        changes = self.operands.count(",") == 1 and not self.base and not self.stem.startswith(("v", *UNARY))
+        own = self.data if changes or not self.writes or ACCUMULATING.match(self.stem) else []
+        return {*own, *((*self.base, *self.address) if self.base else self.registers[len(self.data) :])}
+
+
+def _each(registers: re.Match[str]) -> str:
+    """All registers of a range such as s0-s3."""
+    return ", ".join(f"{registers[1]}{n}" for n in range(int(registers[2]), int(registers[3]) + 1))
 
 
 @dataclass(frozen=True)
@@ -279,7 +312,7 @@ def _wide(core: CycleTable, code: Sequence[Instruction]) -> int:
         if unit:
             free[unit] = start + busy
         there = start + max(busy if not i.vector else 1 + busy - core.vector, late)
-        ready.update(dict.fromkeys(i.writes, there))
+        ready.update(dict.fromkeys(i.moved, start + 1) | dict.fromkeys(i.writes, there))
     return now + 1
 
 
