@@ -57,7 +57,7 @@ def files(p: Project) -> tuple[Artifact, ...]:
     """All files of the project except the model."""
     texts = {
         "main.c": _main_c(p),
-        ".gitignore": "/build/\n/cmake/edgebuild-python.txt\n.sconsign.dblite\n",
+        ".gitignore": "/build/\n/edgebuild/\n/cmake/edgebuild-python.txt\n.sconsign.dblite\n",
         ".vscode/tasks.json": _json(_tasks(p)),
         ".vscode/launch.json": _json({"version": "0.2.0", "configurations": [_launch(p)]}),
         ".vscode/settings.json": _json(_settings(p)),

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -23,10 +24,14 @@ from edgebuild.base import atomic, inputs
 from edgebuild.base.artifacts import Artifact, publish
 from edgebuild.base.atomic import FolderLock
 from edgebuild.base.errors import EdgebuildError
+from edgebuild.base.request import DriverRequest
 from edgebuild.cli import main
+from edgebuild.driver.pipeline import compile_driver
 from edgebuild.driver.registers.svd import parse
 from edgebuild.driver.source import sources
 from edgebuild.driver.source.sources import named
+from edgebuild.model.plan.memory import exact
+from edgebuild.model.plan.memory.problem import Buffer
 from edgebuild.model.verify.vectors import read_inputs, split_vectors
 from edgebuild.model.views.reports import read_report
 from tests.conftest import ROOT
@@ -527,3 +532,15 @@ def test_an_interrupt_leaves_no_temporary_file(call: str, tmp_path: Path, monkey
         patch.setattr(atomic if call == "open" else os, call, interrupted, raising=False)
         atomic.replace_file(str(tmp_path / "x"), b"new")
     assert [f.name for f in tmp_path.iterdir()] == ([] if call == "open" else ["x"])
+
+
+def test_solvers_leave_interrupts_to_python(tmp_path: Path) -> None:
+    """A solver swallows an interrupt, or leaves no handler: the next one ends Python, with its files half written."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    (tmp_path / "d.c").write_text(GROUP.replace("bit a;", "bit a, b;").replace("a = 1;", "a = 1; g->b = 1;"))
+    compile_driver(DriverRequest((tmp_path / "d.c",), "d", "host"))
+    (sections,) = exact.split((Buffer("a", 2, 0, 1), Buffer("b", 2, 0, 1), Buffer("c", 1, 0, 1)))
+    assert exact._solve(sections, 16, "Z", 1, 9).offsets
+    caught = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt"))
+    signal.signal(signal.SIGINT, before)
+    assert int(caught.split()[1], 16) >> signal.SIGINT - 1 & 1

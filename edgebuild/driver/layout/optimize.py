@@ -70,7 +70,7 @@ from .registers import (
 
 COLUMNS = 40  # generated per problem, besides the initial ones
 MISSES = 1  # pricing programs per problem that may reach LIMIT without a proof
-LIMIT = "num_workers:1 random_seed:0 max_deterministic_time:0.2 linearization_level:2"
+LIMIT = "num_workers:1 catch_sigint_signal:false random_seed:0 max_deterministic_time:0.2 linearization_level:2"
 
 
 def solve_exactly(problem: Problem, starts: Iterable[Bins], largest: int | None = None) -> Solution | None:

@@ -389,6 +389,7 @@ def _solve(
         parameters.max_time_in_seconds = max(seconds, 0.01)
     parameters.cp_model_presolve = False  # the same search, up to four times slower per conflict
     parameters.symmetry_level = parameters.linearization_level = 0
+    parameters.catch_sigint_signal = False  # or it would swallow an interrupt, and leave Python no handler
     status = solver.solve(model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return LayoutAnswer([solver.value(at) * unit for at in offsets])
