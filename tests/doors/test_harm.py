@@ -207,7 +207,7 @@ def test_text_that_grows_without_an_end(name: str, tmp_path: Path, monkeypatch: 
     text, words = BOMBS[name]
     monkeypatch.setattr(sources, "MEMORY", 192 << 20)
     monkeypatch.setattr(sources, "SECONDS", 1 if name == "headers" else 100)
-    monkeypatch.setattr(sources, "NODES", 100 if name == "nodes" else sources.NODES)
+    monkeypatch.setattr(sources, "MAX_NODES", 100 if name == "nodes" else sources.MAX_NODES)
     (tmp_path / "h0.h").write_text("int x;\n")
     for n in range(1, 31):
         (tmp_path / f"h{n}.h").write_text(f'#include "h{n - 1}.h"\n' * 2)
