@@ -35,14 +35,14 @@ COLUMNS = (
 
 def measure(model: Path, target: str, flash: str | None, optimize: str) -> dict[str, Any] | None:
     """Per multiply-accumulate; None where the model does not fit."""
-    known, options = load_target(target), {"tile": "off", "optimize": optimize}
+    chip, options = load_target(target), {"tile": "off", "optimize": optimize}
     try:
         artifacts = compile_model(model_request(model, "model", target, options))
-        found = verify(model, known, artifacts, by_cycles=cycles_of(known, 1) is not None, flash_of=flash)
+        result = verify(model, chip, artifacts, by_cycles=cycles_of(chip, 1) is not None, flash_of=flash)
     except EdgebuildError:
         return None
-    each = {key: round(found[key] / found["macs"], 3) for key in ("instructions", "cycles") if key in found}
-    return each | {"equal": found["equal"], "model": found.get("cycles_model")}
+    each = {key: round(result[key] / result["macs"], 3) for key in ("instructions", "cycles") if key in result}
+    return each | {"equal": result["equal"], "model": result.get("cycles_model")}
 
 
 def table(rows: list[dict[str, Any]], key: str) -> str:

@@ -34,8 +34,8 @@ def measure(model: Path, target: str) -> dict[str, Any] | None:
     """Instructions per MAC, bytes, and where they were counted the layers; None where the model does not fit."""
     try:
         artifacts = compile_model(model_request(model, "model", target, {"tile": "off"}))
-        known = load_target(target)
-        result = verify(model, known, artifacts, by_layer=target in COUNTED, by_cycles=cycles_of(known, 1) is not None)
+        chip = load_target(target)
+        result = verify(model, chip, artifacts, by_layer=target in COUNTED, by_cycles=cycles_of(chip, 1) is not None)
     except EdgebuildError:
         return None
     rate = round(result["instructions"] / result["macs"], 2)

@@ -117,8 +117,8 @@ def test_options_left_out_keep_their_default() -> None:
     ],
 )
 def test_options_that_change_nothing_are_named(options: dict[str, str], words: list[str]) -> None:
-    told = model_request(Path("m.onnx"), "m", "host", options).ineffective_options
-    assert len(told) == len(words) and all(word in text for word, text in zip(words, told, strict=True)), told
+    hints = model_request(Path("m.onnx"), "m", "host", options).ineffective_options
+    assert len(hints) == len(words) and all(word in text for word, text in zip(words, hints, strict=True)), hints
 
 
 def test_cmake_has_the_same_table() -> None:

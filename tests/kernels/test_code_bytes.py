@@ -88,13 +88,13 @@ def test_a_decoupled_plan_has_no_more_code_than_another(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
-    found = planned(network("ds_cnn", tmp_path), "stm32f767")
-    step = next(s for s in found.steps if s.ops[0].kind == "conv2d" and len(s.ops) == 1 and
-                found.graph.tensors[s.ops[0].inputs[1]].shape[1:3] == (1, 1))  # fmt: skip
+    decided = planned(network("ds_cnn", tmp_path), "stm32f767")
+    step = next(s for s in decided.steps if s.ops[0].kind == "conv2d" and len(s.ops) == 1 and
+                decided.graph.tensors[s.ops[0].inputs[1]].shape[1:3] == (1, 1))  # fmt: skip
     form = replace(step.forms[0], in_place=False)
-    slower = kernel_of(step.ops[0], found.graph, form).alternatives[0].variant
+    slower = kernel_of(step.ops[0], decided.graph, form).alternatives[0].variant
     small = replace(step, forms=(replace(form, variant=slower),))
-    assert [u.kernel.traffic.rounds > 0 for g in (0, 4) for u in uses_of(found, small, g)] == [False, True]
+    assert [u.kernel.traffic.rounds > 0 for g in (0, 4) for u in uses_of(decided, small, g)] == [False, True]
 
 
 @pytest.mark.needs(*NEEDS)

@@ -38,10 +38,10 @@ def separate(plan: Plan) -> list[str]:
 
 
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
-    found = check(chain(), tile="rolling")
-    assert len(separate(found)) >= 2
+    rolled = check(chain(), tile="rolling")
+    assert len(separate(rolled)) >= 2
     monkeypatch.setattr(cuts, "with_separate_rows", lambda *a: None)
-    assert found.arena_bytes < check(chain(), tile="rolling").arena_bytes
+    assert rolled.arena_bytes < check(chain(), tile="rolling").arena_bytes
 
 
 def early_room(patch: Patch) -> None:

@@ -33,11 +33,11 @@ def layers() -> Graph:
 
 
 def test_they_take_less_memory(monkeypatch: Patch) -> None:
-    found = check(layers(), tile="rolling")
-    assert any(s.overlaid for s in found.steps)
-    assert any(b.overlaps and b.calls for b in found.buffers)
+    rolled = check(layers(), tile="rolling")
+    assert any(s.overlaid for s in rolled.steps)
+    assert any(b.overlaps and b.calls for b in rolled.buffers)
     monkeypatch.setattr(cuts, "with_overlaid", lambda trace, step, *a: step)
-    assert found.arena_bytes < check(layers(), tile="rolling").arena_bytes
+    assert rolled.arena_bytes < check(layers(), tile="rolling").arena_bytes
 
 
 def test_they_never_take_more(monkeypatch: Patch) -> None:

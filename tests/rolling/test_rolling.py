@@ -54,9 +54,9 @@ def planned(graph: Graph, **options: Any) -> Plan:
 
 def check(graph: Graph, **options: Any) -> Plan:
     """Plan a copy of a graph, since graphs keep their kernels; the planner replays the plan, and it is interpreted."""
-    found = planned(graph := replace(graph), **options)
-    interpret(graph, found.graph, found.steps)
-    return found
+    decided = planned(graph := replace(graph), **options)
+    interpret(graph, decided.graph, decided.steps)
+    return decided
 
 
 @pytest.mark.parametrize("name", BARS)
