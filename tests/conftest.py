@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+import pytest_timeout
 from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +25,6 @@ hypothesis.settings.load_profile("same")
 # hypothesis also draws constants that it reads in the modules that happen to be loaded: what a process ran before, and
 # every change of ours, would change what is drawn
 setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010
-LIMIT_S = 600  # of a program that `run` runs: what takes this long hangs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +35,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-vnni"):
         judge_without_vnni()
+
+
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
+    """Count the seconds in which this process ran: the clock goes on while a virtual machine is paused."""
+    ended = threading.Event()
+    item.cancel_timeout = ended.set  # pytest-timeout calls it
+
+    def watch() -> None:
+        if not any(ended.wait(1) for _ in range(int(settings.timeout))):
+            pytest_timeout.timeout_timer(item, settings)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return True
 
 
 def judge_without_vnni() -> None:
@@ -64,6 +79,6 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
     """Run a program; return what it printed, both streams together. Its exit status must be `status`."""
     environment = {**os.environ, **(env or {})}
     result = subprocess.run([str(c) for c in command], cwd=cwd, env=environment, text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)  # fmt: skip
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
     assert result.returncode == status, f"exit status {result.returncode}: {command}\n{result.stdout}"
     return result.stdout

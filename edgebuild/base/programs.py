@@ -6,6 +6,7 @@ process group, which is killed as a whole. Only SIGKILL leaves the command no ti
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -69,12 +70,18 @@ def run(
     timeout: float | None = None,
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; `env` is added to the environment. Raises the exceptions of `subprocess.run`."""
+    """Run a program to its end; `env` is added to the environment. Raises the exceptions of `subprocess.run`.
+
+    `timeout`: seconds in which this process waited. The clock would go on while a virtual machine is paused.
+    """
     with together() as start:
         program = start(own(command), cwd=folder, env={**os.environ, **env}, encoding="utf-8", errors="replace",
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-        out, err = program.communicate(timeout=timeout)
-    return subprocess.CompletedProcess(command, program.returncode, out, err)
+        for seconds in [1] * math.ceil(timeout) if timeout else [None]:
+            with suppress(subprocess.TimeoutExpired):
+                out, err = program.communicate(timeout=seconds)
+                return subprocess.CompletedProcess(command, program.returncode, out, err)
+    raise subprocess.TimeoutExpired(command, timeout or 0)
 
 
 def own(command: Sequence[str | Path]) -> Sequence[str | Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from edgebuild.base import programs
 from tests.conftest import ROOT
 
 # The script of a board that never answers, and a program that it has started. Whatever goes on says so in the end.
@@ -61,3 +62,17 @@ def test_programs_end_with_the_command(name: str, status: int, tmp_path: Path) -
     with open(rest) as told:
         assert told.read() == ""
     assert not [left for left in (tmp_path / "tmp").iterdir() if left.is_dir()]
+
+
+def test_a_time_limit_counts_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wait of three seconds would end at once where a virtual machine was paused for longer."""
+    waits: list[float] = []
+
+    def late(self: object, timeout: float) -> None:
+        waits.append(timeout)
+        raise subprocess.TimeoutExpired("true", timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", late)
+    with pytest.raises(subprocess.TimeoutExpired):
+        programs.run(["true"], timeout=3)
+    assert waits == [1, 1, 1]
