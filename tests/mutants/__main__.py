@@ -103,6 +103,8 @@ def judged(planted: Planted, copy: Checkout, sound: set[str], by_function: cover
         if not copy.run([verdict.by]):
             sound.add(verdict.by)
             return verdict
+        if verdict.by in copy.unsound:
+            raise RuntimeError(f"{verdict.by} runs though it is deselected")
         copy.unsound.append(verdict.by)
         print(f"{verdict.by} fails without a fault, too, and judges no further one", file=sys.stderr)
 

@@ -64,6 +64,12 @@ class Checkout:
         return {"PYTHONPATH": str(self.root), "TMPDIR": str(self.scratch), "COLUMNS": "400", "PYTHONHASHSEED": "0",
                 "PYTEST_ADDOPTS": ""}  # fmt: skip
 
+    @property
+    def pytest(self) -> list[str]:
+        """The command for its tests. Their names begin at its root, whatever files lie above it."""
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        return [*command, f"--rootdir={self.root}", f"--basetemp={self.scratch / 'pytest'}"]
+
     @contextmanager
     def planted(self, file: str, text: bytes) -> Iterator[None]:
         """The file with another text. Times of files tell bytecode apart, so no two states have one time."""
@@ -83,8 +89,7 @@ class Checkout:
 
         Raises RuntimeError if there are none.
         """
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=short"]
-        command += [f"--timeout={TEST_S}", f"--basetemp={self.scratch / 'pytest'}", "-rfE"]
+        command = [*self.pytest, "-x", "--tb=short", f"--timeout={TEST_S}", "-rfE"]
         command += ["-k", keyword] if keyword else []
         command += [word for test in self.unsound for word in ("--deselect", test)]
         environment = {**os.environ, **self.environment}

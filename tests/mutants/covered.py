@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -123,9 +122,8 @@ def _record(folder: Path, test: str, copy: Checkout, table: list[str], budget_s:
     environment = {**os.environ, **copy.environment, marks.FOLDER: str(copy.scratch), recorder.BUDGET: str(budget_s)}
     environment |= {recorder.OUTPUT: str(output), recorder.HAL: str(copy.root / "hal")}
     environment["PYTHONPATH"] = f"{Path(marks.__file__).parent}{os.pathsep}{copy.root}"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "recorder"]
-    command.append(f"--timeout={LONGEST_S}")
-    subprocess.run([*command, f"--basetemp={copy.scratch / 'pytest'}", test], cwd=copy.root, env=environment,
+    command = [*copy.pytest, "-p", "recorder", f"--timeout={LONGEST_S}", test]
+    subprocess.run(command, cwd=copy.root, env=environment,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     executed = [(name, taken, [*(table[n] for n in marked), *(f"{file}:{MODULE}" for file in read)])

@@ -112,6 +112,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in PROJECT.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")  # somebody else's, above the copy
     for module in (checkout, command, rooms):
         monkeypatch.setattr(module, "ROOT", folder)
     monkeypatch.setattr(checkout, "TEST_S", 3)
