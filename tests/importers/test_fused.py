@@ -76,6 +76,15 @@ CASES: dict[str, Case] = {
                                  RNG.integers(0, 256, (3, 2), np.uint8), "", numbers(3)],
         {"K": 48, "N": 3, "bits": 4, "block_size": 16},
     ),
+    "two bits with zero points": (
+        "MatMulNBits", (2, 44), [RNG.integers(0, 256, (3, 3, 4), np.uint8), numbers(3, 3),
+                                 RNG.integers(0, 256, (3, 1), np.uint8)],
+        {"K": 44, "N": 3, "bits": 2, "block_size": 16},
+    ),
+    "four bits with real zero points": (
+        "MatMulNBits", (2, 40), [RNG.integers(0, 256, (3, 3, 8), np.uint8), numbers(3, 3), numbers(3, 3) * 5],
+        {"K": 40, "N": 3, "bits": 4, "block_size": 16},
+    ),
     "eight bits": (
         "MatMulNBits", (4, 32), [RNG.integers(0, 256, (6, 2, 16), np.uint8), numbers(6, 2)],
         {"K": 32, "N": 6, "bits": 8, "block_size": 16},

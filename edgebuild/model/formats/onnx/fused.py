@@ -496,23 +496,27 @@ def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
-    """Expand MatMulNBits: weights of 4 or 8 bits with a scale per block of a row are dequantised."""
+    """Expand MatMulNBits: dequantise weights of 2, 4 or 8 bits, which have a scale per block of a row.
+
+    Zero points are packed as weights are, or real numbers, as Half-Quadratic Quantization (HQQ) has them.
+    """
     bits, block, k, n = (f.attributes.get(name, 0) for name in ("bits", "block_size", "K", "N"))
     constants = {t.name: numpy_helper.to_array(t) for t in f.graph.initializer}
     stored = [constants.get(f.at(i)) for i in (1, 2, 3)]
     computed = any(f.at(i) and f.at(i) not in constants for i in (1, 2, 3)) or f.attributes.get("weight_prepacked", 0)
-    if bits not in (4, 8) or f.at(4) or computed or (stored[2] is not None and stored[2].dtype != np.uint8):
-        text = "weights that are computed, packed, sorted by an index, or of other than 4 or 8 bits"
-        raise f.refuse(text, "supported: constant, 4 or 8 bits")
+    if bits not in (2, 4, 8) or f.at(4) or computed:
+        text = "weights that are computed, packed, sorted by an index, or of other than 2, 4 or 8 bits"
+        raise f.refuse(text, "supported: constant, 2, 4 or 8 bits")
     blocks, (packed, scales, zeros) = -(-k // block), stored
 
     def unpacked(data: Any, count: int) -> Any:
-        """`count` values of each row of bytes, the lower half of a byte first."""
+        """`count` values of each row of bytes, the lowest bits of a byte first."""
         rows = np.asarray(data, np.uint8).reshape(n, -1)
-        both = rows if bits == 8 else np.stack([rows & 15, rows >> 4], axis=-1).reshape(n, -1)
-        return both[:, :count].astype(np.float32)
+        fields = np.stack([rows >> low & (1 << bits) - 1 for low in range(0, 8, bits)], axis=-1)
+        return fields.reshape(n, -1)[:, :count].astype(np.float32)
 
-    middle = np.float32(1 << (bits - 1)) if zeros is None else unpacked(zeros, blocks)[..., None]
+    middle = np.full((n, blocks), 1 << (bits - 1), np.float32) if zeros is None else np.asarray(zeros)
+    middle = (unpacked(middle, blocks) if middle.dtype == np.uint8 else middle).reshape(n, blocks, 1)
     steps = unpacked(packed, blocks * block).reshape(n, blocks, block) - middle
     weights = (steps * np.asarray(scales, np.float32).reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
     product = f.between("product") if f.at(5) else f.node.output[0]
