@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import marshal
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from operator import index
@@ -238,6 +240,14 @@ class Pieces(jinja2.FileSystemLoader):
             text += following[:1]
         return text, path, unchanged
 
+    def list_templates(self) -> list[str]:
+        """The names of all files and of their pieces."""
+        names = [name for name in super().list_templates() if name.endswith((".j2", ".pdsc"))]
+        for name in list(names):
+            pieces = re.findall(r"^%% (.+)$", self.get_source(environment(), name)[0], re.MULTILINE)
+            names += [f"{name.removesuffix('.j2')}:{piece}" for piece in pieces]
+        return names
+
 
 @cache
 def environment() -> jinja2.Environment:
@@ -264,6 +274,17 @@ def pictures() -> jinja2.Environment:
     return environment().overlay(autoescape=True, finalize=lambda value: Markup(xml(str(value))))
 
 
-def render(template: str, **view: Any) -> str:
-    jinja = pictures() if template.endswith((".svg.j2", ".html.j2", ".pdsc")) else environment()
-    return jinja.get_template(template).render(licence=LICENCE, **view)
+def template(name: str) -> jinja2.Template:
+    jinja = pictures() if name.endswith((".svg.j2", ".html.j2", ".pdsc")) else environment()
+    return jinja.get_template(name)
+
+
+def render(file: str, /, **view: Any) -> str:
+    return template(file).render(licence=LICENCE, **view)
+
+
+if __name__ == "__main__":  # writes the bytecode of all templates, as installers of packages do with modules
+    sys.dont_write_bytecode = False
+    for name in environment().list_templates():
+        with suppress(jinja2.TemplateSyntaxError):  # part of a file that is only rendered whole
+            template(name)

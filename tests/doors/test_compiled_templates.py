@@ -99,3 +99,8 @@ def test_the_cache_of_compiled_models_holds_no_code(monkeypatch: pytest.MonkeyPa
     finally:
         templates.environment.cache_clear()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_files_and_pieces_are_listed() -> None:
+    names = templates.environment().list_templates()
+    assert {"weights.j2", "weights:S", "arm_dsp/convolution.c:dense", "drawing.svg.j2"} <= set(names)
