@@ -19,15 +19,15 @@ def random_problem(
     rows = []
     for k in range(layers):
         cycles, stall = rng.uniform(5e4, 6e5), rng.uniform(0.05, 0.45)
-        found = []
+        row = []
         for i in range(points):
             f = clocks[i % configs]
             g = i // configs
             saved = 1 - stall * min(0.25 * g, 0.7) * rng.uniform(0.5, 1.0)
             time = cycles * (1 - stall) / f + cycles * stall * saved / 216.0 * (216.0 / f) ** 0.4
             power = 30.0 + 0.9 * f * (volts.get(f, 1.14) / 1.14) ** 2 - 9.0 * g
-            found.append(OperatingPoint(names[i % configs], 4 * g, time, power * time / 1000 * rng.uniform(0.97, 1.03)))
-        rows.append(EnergyLayer(f"layer{k}", tuple(found)))
+            row.append(OperatingPoint(names[i % configs], 4 * g, time, power * time / 1000 * rng.uniform(0.97, 1.03)))
+        rows.append(EnergyLayer(f"layer{k}", tuple(row)))
     switches = {(a, b): SwitchCost(rng.uniform(150, 380), rng.uniform(8, 25)) for a in names for b in names if a != b}
     idle = {
         name: (

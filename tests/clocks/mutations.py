@@ -20,9 +20,9 @@ def rows(change: Callable[[random.Random, Row], bool]) -> Callable[[str, random.
     """Change one row of the table: the first in an order given by the seed for which `change` says it did."""
 
     def mutate(text: str, seed: random.Random) -> str:
-        found = list(re.finditer(r"(\[EB_CLOCK_\w+\] = \{)([^}]*)(\})", text))
-        seed.shuffle(found)
-        for match in found:
+        matches = list(re.finditer(r"(\[EB_CLOCK_\w+\] = \{)([^}]*)(\})", text))
+        seed.shuffle(matches)
+        for match in matches:
             row = match[2].split(", ")
             if row[1] == "true" and change(seed, row):
                 return text[: match.start(2)] + ", ".join(row) + text[match.end(2) :]

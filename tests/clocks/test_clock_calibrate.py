@@ -44,15 +44,15 @@ MODEL = model_of(TREE)
 def steps(seed: int, count: int = 12) -> list[Work]:
     """Steps of all kinds: some wait for flash, some for RAM, some are decoupled."""
     rng = random.Random(seed)
-    found = []
+    works = []
     for k in range(count):
         instructions = rng.uniform(5e4, 5e6)
         execute = CodeStretch(
             instructions, rng.choice([0, 0.002, 0.02]) * instructions, rng.uniform(0, 0.01) * instructions
         )
         access = CodeStretch(instructions / 9, sram_lines=instructions / 200) if k % 3 == 0 else None
-        found.append(Work(f"step{k}", 8 if access else 0, execute, access, 4 if access else 0))
-    return found
+        works.append(Work(f"step{k}", 8 if access else 0, execute, access, 4 if access else 0))
+    return works
 
 
 def chip(works: Sequence[Work], seed: int, noise: float) -> list[Measurement]:
@@ -79,13 +79,13 @@ def chip(works: Sequence[Work], seed: int, noise: float) -> list[Measurement]:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_constants_of_a_chip_are_found(seed: int, noise: float, near: float) -> None:
     works = steps(seed)
-    found = fit(chip(works, seed, noise), works, MODEL, "chip.csv")
-    assert found.timing and found.run and found.sleep
-    assert found.timing.constants == pytest.approx(tuple(CONSTANTS.values()), rel=near)
-    assert found.run.factor == pytest.approx(1.1, rel=max(near, 1e-3))
-    assert found.run.of(90) == pytest.approx(1.1 * 90 + 4, rel=max(noise, 1e-3))
-    assert found.sleep.of(20) == pytest.approx(18, rel=max(2 * noise, 1e-3))
-    assert found.timing.error.rms_percent == pytest.approx(100 * noise, rel=0.25, abs=0.05)
+    calibration = fit(chip(works, seed, noise), works, MODEL, "chip.csv")
+    assert calibration.timing and calibration.run and calibration.sleep
+    assert calibration.timing.constants == pytest.approx(tuple(CONSTANTS.values()), rel=near)
+    assert calibration.run.factor == pytest.approx(1.1, rel=max(near, 1e-3))
+    assert calibration.run.of(90) == pytest.approx(1.1 * 90 + 4, rel=max(noise, 1e-3))
+    assert calibration.sleep.of(20) == pytest.approx(18, rel=max(2 * noise, 1e-3))
+    assert calibration.timing.error.rms_percent == pytest.approx(100 * noise, rel=0.25, abs=0.05)
 
 
 def test_a_tree_with_a_calibration_predicts_the_chip(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_the_table_shows_fitted_currents(tmp_path: Path, capsys: pytest.CaptureF
 def test_what_was_not_measured_stays(tmp_path: Path) -> None:
     works = [replace(w, execute=replace(w.execute, sram_lines=0.0), access=None) for w in steps(3)]
     rows = [m for m in chip(works, 3, 0.0) if m.what == "cycles"]
-    found = fit(rows, works, MODEL, "chip.csv")
-    assert found.timing and found.timing.sram_line_cycles is None and found.run is None and found.stop_ma is None
-    assert found.timing.constants[:2] == pytest.approx((1.37, 7.5), rel=1e-3)
-    (tmp_path / "c.yaml").write_text(calibration_text(found))
-    assert read_calibration(tmp_path / "c.yaml", TREE) == found
-    tree = calibrated(TREE, found)
+    result = fit(rows, works, MODEL, "chip.csv")
+    assert result.timing and result.timing.sram_line_cycles is None and result.run is None and result.stop_ma is None
+    assert result.timing.constants[:2] == pytest.approx((1.37, 7.5), rel=1e-3)
+    (tmp_path / "c.yaml").write_text(calibration_text(result))
+    assert read_calibration(tmp_path / "c.yaml", TREE) == result
+    tree = calibrated(TREE, result)
     assert tree.power == TREE.power
     assert tree.timing and TREE.timing and tree.timing.sram_line_cycles == TREE.timing.sram_line_cycles
 
@@ -128,8 +128,8 @@ def test_what_was_not_measured_stays(tmp_path: Path) -> None:
 def test_no_constant_is_negative() -> None:
     works = [Work("a", 0, CodeStretch(1e5, 100)), Work("b", 0, CodeStretch(1e5, 0))]
     rows = [Measurement("cycles", "216MHZ", 0, "", 9e4, 2), Measurement("cycles", "216MHZ", 1, "", 1e5, 3)]
-    found = fit(rows, works, MODEL, "m.csv")
-    assert found.timing and found.timing.flash_line_cycles == 0 and (found.timing.cycles_per_instruction or 0) > 0.9
+    result = fit(rows, works, MODEL, "m.csv")
+    assert result.timing and result.timing.flash_line_cycles == 0 and (result.timing.cycles_per_instruction or 0) > 0.9
 
 
 def test_times_serve_as_well_as_cycles() -> None:

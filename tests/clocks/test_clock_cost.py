@@ -66,23 +66,23 @@ def forms(name: str, coupled: bool, timing: Timing = TIMING) -> list[Work]:
     """
     op = next(op for op in LAYERS.ops if op.name == name)
     x, y = (LAYERS.tensors[n] for n in (op.inputs[0], name))
-    found = []
+    works = []
     for g in GRANULARITIES:
         by_channel = "dsp plane" if op.kind == "depthwise_conv2d" and g == 0 else ""
         kernel = kernel_of(op, LAYERS, Form(frozenset({"armv7e-m", "dsp"}), granularity=g, variant=by_channel))
         operands = [Activation(t.bytes, t.shape[3], coupled) for t in (x, y)]
-        found.append(work(name, [KernelUse(kernel, 1, 1, (operands[0],), operands[1])], timing, g))
-    return found
+        works.append(work(name, [KernelUse(kernel, 1, 1, (operands[0],), operands[1])], timing, g))
+    return works
 
 
 @pytest.mark.parametrize("name", [POINTWISE, DEPTHWISE])
 def test_a_coarser_granularity_fetches_less_and_buffers_more(name: str) -> None:
-    found = forms(name, coupled=False)
-    assert [w.rounds > 0 for w in found] == [w.g > 0 for w in found]
-    phases = [w.execute + (w.access or CodeStretch(0)) for w in found]
+    works = forms(name, coupled=False)
+    assert [w.rounds > 0 for w in works] == [w.g > 0 for w in works]
+    phases = [w.execute + (w.access or CodeStretch(0)) for w in works]
     lines = [p.flash_lines + p.sram_lines for p in phases]
     assert lines == sorted(lines, reverse=True) and lines[-1] < 0.8 * lines[0]
-    assert [w.buffer_bytes for w in found[1:]] == sorted({w.buffer_bytes for w in found[1:]})
+    assert [w.buffer_bytes for w in works[1:]] == sorted({w.buffer_bytes for w in works[1:]})
     assert max(p.instructions for p in phases) < 1.3 * min(p.instructions for p in phases)
 
 
@@ -117,32 +117,32 @@ def test_a_quarter_less_than_a_baseline_that_waits_busy(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_goal_at_ten_percent_slack(name: str) -> None:
-    found = compare_network(name, AS_IN_THE_LITERATURE, 0.1)
-    assert found.saving("gated") >= 0.07
-    assert found.plan.energy_uj <= found.single.energy_uj
-    assert sum(found.shares.values()) == pytest.approx(found.saving("busy"))
-    assert found.plan.time_us <= found.budget_us
+    comparison = compare_network(name, AS_IN_THE_LITERATURE, 0.1)
+    assert comparison.saving("gated") >= 0.07
+    assert comparison.plan.energy_uj <= comparison.single.energy_uj
+    assert sum(comparison.shares.values()) == pytest.approx(comparison.saving("busy"))
+    assert comparison.plan.time_us <= comparison.budget_us
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_is_left_to_save_where_kernels_do_not_wait(name: str) -> None:
     """In the DTCM, and where depthwise kernels take all channels at once, only weights in flash make the core wait."""
-    found = compare_network(name, USED_HERE, 0.1)
-    assert found.saving("busy") >= 0.14  # of a baseline whose kernels gather, too, where that is faster
-    assert found.saving("gated") >= 0.07
+    comparison = compare_network(name, USED_HERE, 0.1)
+    assert comparison.saving("busy") >= 0.14  # of a baseline whose kernels gather, too, where that is faster
+    assert comparison.saving("gated") >= 0.07
     literature = compare_network(name, AS_IN_THE_LITERATURE, 0.1)
-    assert found.plan.energy_uj < literature.plan.energy_uj, "and it takes less energy than that which saves more"
+    assert comparison.plan.energy_uj < literature.plan.energy_uj, "and it takes less energy than that which saves more"
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_decoupling_saves_nothing_where_nothing_waits(name: str) -> None:
     """Lines so long that none is fetched: what is left is the quick mux, which mixes two clocks within a layer."""
-    found = choices_of(name, USED_HERE)
-    timing = replace(require_timing(found.model), line_bytes=10**15)
-    model = replace(found.model, plan=replace(found.model.plan, tree=replace(found.model.plan.tree, timing=timing)))
-    again = choices(found.whole.graph, found.whole.target, found.whole.request, model)
+    chosen = choices_of(name, USED_HERE)
+    timing = replace(require_timing(chosen.model), line_bytes=10**15)
+    model = replace(chosen.model, plan=replace(chosen.model.plan, tree=replace(chosen.model.plan.tree, timing=timing)))
+    again = choices(chosen.whole.graph, chosen.whole.target, chosen.whole.request, model)
     assert any(w.g for each in again.forms for w in each)
     c = compare(again.plain, again.layers, model, 0.1)
     assert c.shares["decoupling"] <= 2 * TOLERANCE
@@ -177,8 +177,8 @@ def test_a_chip_without_timing_is_refused() -> None:
 def test_comparison_of_nothing_to_gain() -> None:
     """Work that is all computing, no slack worth the name: the plan is full clock, and equals its baseline."""
     layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], MODEL)
-    found = compare([layer], [layer], MODEL, 0.001)
-    assert found.saving("gated") == pytest.approx(0, abs=1e-6)
+    comparison = compare([layer], [layer], MODEL, 0.001)
+    assert comparison.saving("gated") == pytest.approx(0, abs=1e-6)
 
 
 def test_columns_gathered_save_nothing_where_no_piece_of_the_weights_stays_in_the_cache() -> None:
@@ -203,15 +203,15 @@ def test_a_chip_whose_sleep_is_unknown_is_compared_all_the_same() -> None:
     assert tree.power
     awake = PowerModel(clock_plan(replace(tree, power=replace(tree.power, sleep_ma=None))), "flash")
     layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], awake)
-    found = compare([layer], [layer], awake, 0.5)
-    assert found.baselines["gated"] == found.baselines["busy"] > found.baselines["stop"]
+    comparison = compare([layer], [layer], awake, 0.5)
+    assert comparison.baselines["gated"] == comparison.baselines["busy"] > comparison.baselines["stop"]
 
 
 @pytest.mark.parametrize("slack", [0.001, 0.5, 20.0])
 def test_baselines_are_the_idle_modes_that_the_slack_admits(slack: float) -> None:
     layer = layer_points("c", [Work("c", 0, CodeStretch(1e6))], MODEL)
-    found = compare([layer], [layer], MODEL, slack)
-    stop, gated, busy = (found.baselines[name] for name in ("stop", "gated", "busy"))
+    comparison = compare([layer], [layer], MODEL, slack)
+    stop, gated, busy = (comparison.baselines[name] for name in ("stop", "gated", "busy"))
     fastest = max(MODEL.plan.configs, key=lambda c: c.sysclk_hz)
     quick = min((p for p in layer.points if p.config == fastest.name), key=lambda p: p.time_us)
     problem = problem_of([layer], MODEL, quick.time_us * (1 + slack))
@@ -224,4 +224,4 @@ def test_baselines_are_the_idle_modes_that_the_slack_admits(slack: float) -> Non
         min(v for k, v in energies.items() if k != "busy"),
     )
     assert stop < gated < busy if slack > 0.01 else stop == gated
-    assert sum(found.shares.values()) == pytest.approx(1 - found.plan.energy_uj / busy)
+    assert sum(comparison.shares.values()) == pytest.approx(1 - comparison.plan.energy_uj / busy)

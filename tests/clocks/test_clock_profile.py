@@ -45,8 +45,8 @@ def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
     pytest.importorskip("unicorn")
     from tests.clocks.chip import Chip
 
-    said = profile(F767, tmp_path, "PB7", 0)
-    assert "16 clocks" in profile_words(said) and "run it on the chip" in profile_words(said)
+    program = profile(F767, tmp_path, "PB7", 0)
+    assert "16 clocks" in profile_words(program) and "run it on the chip" in profile_words(program)
     model = power_model(load_target("stm32f767"), F767)
     chip = Chip(load_target("stm32f767"), model.plan, tmp_path / "profile.elf", 1.5)
     chip.run()
@@ -67,8 +67,8 @@ def test_from_the_chip_to_the_objective(tmp_path: Path) -> None:
     text, figures = fitted(F767, tmp_path / "profile.csv", None, tmp_path)
     assert "cycles per instruction" in text and "written: " in text
     assert f"{figures['timing']['error']['rms_percent']:.1f}% rms" in text and figures["run"] is None
-    found = read_calibration(tmp_path / "calibration.yaml", model.plan.tree)
-    assert found.timing and found.timing.error.rms_percent < 60 and found.run is None
+    calibration = read_calibration(tmp_path / "calibration.yaml", model.plan.tree)
+    assert calibration.timing and calibration.timing.error.rms_percent < 60 and calibration.run is None
 
     request = ModelRequest(DIGITS, "digits", "stm32f767", objective="energy", qos=50.0)
     slow = ModelRequest(**{**vars(request), "calibration": tmp_path / "calibration.yaml"})
@@ -150,8 +150,8 @@ def test_a_supply_log_gives_currents(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "m.csv").write_text("what,config,step,phase,value\nstop_ma,main,,,0.5\n")
     fitted(F767, tmp_path / "m.csv", tmp_path / "log.csv", tmp_path)
-    found = read_calibration(tmp_path / "calibration.yaml", load_clock_tree("stm32f767"))
-    assert found.run and found.run.factor == pytest.approx(1.2, rel=1e-3) and found.timing is None
+    calibration = read_calibration(tmp_path / "calibration.yaml", load_clock_tree("stm32f767"))
+    assert calibration.run and calibration.run.factor == pytest.approx(1.2, rel=1e-3) and calibration.timing is None
     (tmp_path / "short.csv").write_text("\n".join(lines[:-9]) + "\n")
     with pytest.raises(EdgebuildError, match="the pin is high 15 times"):
         fitted(F767, tmp_path / "m.csv", tmp_path / "short.csv", tmp_path)

@@ -35,8 +35,8 @@ def brute_force(problem: EnergyProblem) -> float:
 @pytest.mark.parametrize("seed", range(60))
 def test_equals_brute_force(seed: int) -> None:
     problem = random_problem(seed, layers=4, points=6, configs=3)
-    found = select(problem)
-    assert found.energy_uj == pytest.approx(brute_force(problem), rel=TOLERANCE)
+    plan = select(problem)
+    assert plan.energy_uj == pytest.approx(brute_force(problem), rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -49,26 +49,26 @@ def test_equals_the_mixed_integer_program(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_equals_the_mixed_integer_program_at_full_size(seed: int) -> None:
     problem = random_problem(seed)
-    found = select(problem)
-    assert found.energy_uj == pytest.approx(optimum(problem), rel=1e-3)
+    plan = select(problem)
+    assert plan.energy_uj == pytest.approx(optimum(problem), rel=1e-3)
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_full_size_keeps_its_bound(seed: int) -> None:
     problem = random_problem(1000 + seed)
-    found = select(problem)
-    assert found.bound_uj <= found.energy_uj <= found.bound_uj * (1 + 3 * TOLERANCE)
-    assert found.time_us <= problem.budget_us - found.mode.min_time_us + 1e-3
-    assert found == evaluate(problem, found.points, found.mode, found.bound_uj), "it costs what its parts cost"
+    plan = select(problem)
+    assert plan.bound_uj <= plan.energy_uj <= plan.bound_uj * (1 + 3 * TOLERANCE)
+    assert plan.time_us <= problem.budget_us - plan.mode.min_time_us + 1e-3
+    assert plan == evaluate(problem, plan.points, plan.mode, plan.bound_uj), "it costs what its parts cost"
 
 
 @pytest.mark.parametrize("slack", [0.02, 0.1, 0.3, 0.5])
 def test_the_problem_of_a_chip_is_solved(slack: float) -> None:
     """As large as MobileNetV2 on the F767: 16 configurations, 6 points in each of them. The bench has its time."""
     problem = random_problem(7, layers=52, points=96, configs=16, slack=slack)
-    found = select(problem)
-    assert found.bound_uj <= found.energy_uj <= found.bound_uj * (1 + 3 * TOLERANCE)
+    plan = select(problem)
+    assert plan.bound_uj <= plan.energy_uj <= plan.bound_uj * (1 + 3 * TOLERANCE)
 
 
 @pytest.mark.parametrize("slack", [0.0, 0.1, 0.3, 0.5])
@@ -104,8 +104,8 @@ def test_a_switch_that_costs_more_than_it_saves_is_not_made() -> None:
     idle = {"fast": (IdleMode("off", 0.0, 0.0, 0.0),)}
     for price, config in ((0.04, "slow"), (0.06, "fast")):
         cost = SwitchCost(1.0, price)
-        found = select(EnergyProblem(layers, {("fast", "slow"): cost, ("slow", "fast"): cost}, idle, 100.0))
-        assert found.points[1].config == config
+        plan = select(EnergyProblem(layers, {("fast", "slow"): cost, ("slow", "fast"): cost}, idle, 100.0))
+        assert plan.points[1].config == config
 
 
 def test_an_idle_mode_that_does_not_fit_is_not_taken() -> None:

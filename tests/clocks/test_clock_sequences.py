@@ -108,13 +108,13 @@ def test_switch_costs_bound_the_time_of_the_code(chip: str, tmp_path: Path) -> N
             machine.switch(start.name)
             before = machine.model.now
             machine.switch(end.name)
-            taken = machine.model.now - before
+            duration = machine.model.now - before
             planned = costs.switch(start, end).time_us
             if start != end and end.pll:
                 planned += 300 - costs.lock_us(end)  # the model's PLL takes its longest time at any VCO
                 assert longest <= 300
-            assert taken <= planned + (5 if start == end else 0)
-            assert start == end or planned <= 2 * taken + 80
+            assert duration <= planned + (5 if start == end else 0)
+            assert start == end or planned <= 2 * duration + 80
 
 
 def test_the_code_is_no_longer_than_the_cost_model_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
