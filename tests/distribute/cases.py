@@ -15,7 +15,7 @@ from edgebuild.model.verify import cluster as together
 from tests.fuzz.networks import WRITERS, recipes
 
 ANY = float("inf")
-WAYS = ("joint", "mixed", "fan-out", "fan-in", "parts", "rows")
+METHODS = ("joint", "mixed", "fan-out", "fan-in", "parts", "rows")
 
 
 def random_graph(form: str, seed: int, folder: Path) -> Graph | None:
@@ -39,21 +39,21 @@ def cluster(n: int, kind: str = "switch", source: int = 0, shares: tuple[float, 
     return Cluster(devices, source, Medium(kind, broadcast=kind == "bus"))
 
 
-def plan_by(graph: Graph, devices: Cluster, way: str) -> ClusterPlan | None:
+def plan_by(graph: Graph, devices: Cluster, method: str) -> ClusterPlan | None:
     """A plan by one method wherever a layer has it.
 
     `joint`: with little more flash than the weights divided by n. `mixed`: the same, and devices run layers alone.
     """
     network, n = network_of(graph), len(devices.devices)
-    if way in ("joint", "mixed"):
+    if method in ("joint", "mixed"):
         limits = DeviceLimits((1.3 * network.weights / n + 200,) * n, (ANY,) * n)
-        search = Search(network, devices, limits, stages=way == "mixed" and n <= MIXED)
+        search = Search(network, devices, limits, stages=method == "mixed" and n <= MIXED)
         ways = search.graph(most=MAX_OPTIONS if search.stages else INFINITY)
         return search.solved(ways)[0] if ways else None
     limits = DeviceLimits((ANY,) * n, (ANY,) * n)
     search, methods = Search(network, devices, limits), []
     for number in range(len(network.layers)):
         possible = {option[0] for option in search.options[number]}
-        wanted = [m for m in (way, "fan-out" if way != "rows" else "copies") if m in possible]
+        wanted = [m for m in (method, "fan-out" if method != "rows" else "copies") if m in possible]
         methods.append(frozenset(wanted[:1] or ["copies"]))
     return Search(network, devices, limits, methods=tuple(methods)).run()

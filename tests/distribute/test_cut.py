@@ -15,7 +15,7 @@ from edgebuild.model.compile import prepare
 from edgebuild.model.ir import Graph, verify
 from edgebuild.model.plan.check.replay import BrokenPlan
 from edgebuild.model.plan.distribute.forms import ClusterPlan
-from tests.distribute.cases import WAYS, cluster, plan_by, random_graph
+from tests.distribute.cases import METHODS, cluster, plan_by, random_graph
 from tests.zoo.builders import ZOO, quantized
 
 DIGITS = Path(__file__).parents[2] / "sample_projects" / "digits" / "digits.onnx"
@@ -35,24 +35,24 @@ def check(graph: Graph, plan: ClusterPlan) -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["switch", "bus", "star"])
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
-@pytest.mark.parametrize("way", WAYS)
-def test_all_methods(way: str, n: int, kind: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_all_methods(method: str, n: int, kind: str) -> None:
     graph = prepare(DIGITS)
-    plan = plan_by(graph, cluster(n, kind, source=n // 2), way)
-    assert plan is not None or (way in ("joint", "mixed") and n > 3)
+    plan = plan_by(graph, cluster(n, kind, source=n // 2), method)
+    assert plan is not None or (method in ("joint", "mixed") and n > 3)
     if plan is not None:
-        assert n == 1 or way in ("joint", "mixed") or way in {d.method for d in plan.decisions}
+        assert n == 1 or method in ("joint", "mixed") or method in {d.method for d in plan.decisions}
         check(graph, plan)
 
 
 @pytest.mark.parametrize("empty", range(3))
-@pytest.mark.parametrize("way", WAYS)
-def test_a_device_with_next_to_no_share(way: str, empty: int) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_device_with_next_to_no_share(method: str, empty: int) -> None:
     """It may have no channel of a layer; if it is the source, another one adds the bias."""
     shares = tuple(0.001 if k == empty else 1.0 for k in range(3))
     graph = prepare(DIGITS)
-    plan = plan_by(graph, cluster(3, "bus", source=0, shares=shares), way)
-    assert plan is not None or way in ("joint", "mixed")
+    plan = plan_by(graph, cluster(3, "bus", source=0, shares=shares), method)
+    assert plan is not None or method in ("joint", "mixed")
     if plan is not None:
         check(graph, plan)
 
@@ -62,32 +62,32 @@ def test_a_device_with_next_to_no_share(way: str, empty: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks(form: str, seed: int, tmp_path: Path) -> None:
     graph = random_graph(form, 500 + seed, tmp_path)
-    for number, way in enumerate(WAYS):
+    for number, method in enumerate(METHODS):
         kind = ("switch", "bus", "star")[(seed + number) % 3]
-        plan = plan_by(graph, cluster(2 + (seed + number) % 3, kind, source=1), way)
+        plan = plan_by(graph, cluster(2 + (seed + number) % 3, kind, source=1), method)
         if plan is not None:
             check(graph, plan)
 
 
 @pytest.mark.parametrize("name", ["mlperf_kws", "mlperf_ad", "micro_speech", "paper_txt"])
-@pytest.mark.parametrize("way", WAYS)
-def test_shared_models(name: str, way: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_models(name: str, method: str) -> None:
     if not (SHARED / f"{name}.tflite").exists():
         pytest.skip("no shared models")
     graph = prepare(SHARED / f"{name}.tflite")
-    plan = plan_by(graph, cluster(4), way)
+    plan = plan_by(graph, cluster(4), method)
     if plan is not None:
         check(graph, plan)
 
 
-@pytest.mark.parametrize(("way", "n"), [("parts", 2), ("parts", 5), ("fan-in", 3)])
-def test_tensors_side_by_side(way: str, n: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "n"), [("parts", 2), ("parts", 5), ("fan-in", 3)])
+def test_tensors_side_by_side(method: str, n: int, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     file.write_bytes(quantized(ZOO["swiftnet_like"]()).SerializeToString())
     graph = prepare(file)
-    plan = plan_by(graph, cluster(n), way)
+    plan = plan_by(graph, cluster(n), method)
     assert plan is not None
-    if way == "parts":
+    if method == "parts":
         assert any(d.method == "parts" and plan.network.layers[d.layer].joins for d in plan.decisions)
     check(graph, plan)
 

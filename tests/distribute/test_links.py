@@ -26,18 +26,18 @@ WALL_S = 240.0
 Started = dict[int, subprocess.Popen[bytes]]
 
 
-def made_for(folder: Path, targets: str, medium: str) -> BuiltCluster:
+def build_for(folder: Path, targets: str, medium: str) -> BuiltCluster:
     rows = [f"- {{name: d{i}, target: {t}, flash: 16K, ram: 32K}}" for i, t in enumerate(targets.split())]
     file = folder / "cluster.yaml"
     file.write_text("\n".join(["devices:", *rows, "source: d0", f"medium: {{{medium}}}", ""]))
     return build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
 
 
-def prepared(made: BuiltCluster, part: Part, folder: Path) -> Builder:
+def prepared(built: BuiltCluster, part: Part, folder: Path) -> Builder:
     """A folder with a device's files and what the test program needs."""
     folder.mkdir(parents=True, exist_ok=True)
-    publish((*part.artifacts, made.header, *firmware_support(part.target)), folder)
-    (folder / "harness_cluster.h").write_text(together._harness(part, part.number == made.source), encoding="utf-8")
+    publish((*part.artifacts, built.header, *firmware_support(part.target)), folder)
+    (folder / "harness_cluster.h").write_text(together._harness(part, part.number == built.source), encoding="utf-8")
     return Builder(part.target, folder, False, () if part.target.firmware else SANITIZERS, name=part.name)
 
 
@@ -45,9 +45,9 @@ def files_of(part: Part) -> list[Path]:
     return [Path(part.name + suffix) for suffix in (".c", "_weights.S", "_weights.c")]
 
 
-def vectors_of(made: BuiltCluster, count: int) -> tuple[together.Run, list[list[Array]]]:
-    report = together.report_of(next(p for p in made.parts if p.number == made.source).artifacts)
-    return together.Run(made, {}, Path(), report), random_inputs(DIGITS, report, count)
+def vectors_of(built: BuiltCluster, count: int) -> tuple[together.Run, list[list[Array]]]:
+    report = together.report_of(next(p for p in built.parts if p.number == built.source).artifacts)
+    return together.Run(built, {}, Path(), report), random_inputs(DIGITS, report, count)
 
 
 @contextmanager
@@ -148,16 +148,16 @@ def test_mistakes_with_what_is_left(tmp_path: Path, mistake: str) -> None:
 
 
 def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltCluster, dict[int, list[str]]]:
-    made = made_for(tmp_path, "host " * devices, medium)
+    built = build_for(tmp_path, "host " * devices, medium)
     commands = {}
-    for part in made.parts:
-        builder = prepared(made, part, tmp_path / f"dev{part.number}")
-        own = (f"-DEB_LINK_DEVICE={part.number}", f"-DEB_LINK_SOURCE={made.source}", f"-DDEVICES={devices}")
+    for part in built.parts:
+        builder = prepared(built, part, tmp_path / f"dev{part.number}")
+        own = (f"-DEB_LINK_DEVICE={part.number}", f"-DEB_LINK_SOURCE={built.source}", f"-DDEVICES={devices}")
         hal = [hal_dir() / f for f in ("harness/node.c", "src/cluster.c", "src/semihost_host.c")]
         special = {hal_dir() / "src" / f"link_{port}.c": (*own[:2], f"-I{FAKES}")}
         special |= {FAKES / f"fake_{port}.c": (*own, f"-I{FAKES}"), FAKES / "wire.c": (f"-I{FAKES}",)}
         commands[part.number] = [str(builder.program("device", [*files_of(part), *hal], special).resolve())]
-    return made, commands
+    return built, commands
 
 
 @pytest.mark.slow
@@ -174,8 +174,10 @@ def hosted(tmp_path: Path, port: str, medium: str, devices: int) -> tuple[BuiltC
 )
 def test_a_cluster_over_a_port(tmp_path: Path, port: str, medium: str, harm: int) -> None:
     """With harm no output is wrong, and when it ends, all is well again."""
-    made, commands = hosted(tmp_path, port, f"{medium}, timeout_ms: 200" if harm else f"{medium}, timeout_ms: 20000", 3)
-    run, vectors = vectors_of(made, 12)
+    group, commands = hosted(
+        tmp_path, port, f"{medium}, timeout_ms: 200" if harm else f"{medium}, timeout_ms: 20000", 3
+    )
+    run, vectors = vectors_of(group, 12)
     expected = alone(DIGITS, tmp_path / "one", vectors)
     (tmp_path / "dev0" / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector) * 3)
     output, env = tmp_path / "dev0" / "output.bin", {"EB_LINK_FOLDER": str(tmp_path), "EB_LINK_HARM": str(harm)}
@@ -198,15 +200,15 @@ def test_a_cluster_over_a_port(tmp_path: Path, port: str, medium: str, harm: int
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "gcc")
 def test_a_cluster_over_uarts(tmp_path: Path) -> None:
     """Two boards in QEMU, whose UARTs are joined by a socket."""
-    made = made_for(tmp_path, "mps2-an386 mps2-an386", "kind: star, bits_per_s: 1e6, timeout_ms: 100000")
-    run, vectors = vectors_of(made, 3)
+    built = build_for(tmp_path, "mps2-an386 mps2-an386", "kind: star, bits_per_s: 1e6, timeout_ms: 100000")
+    run, vectors = vectors_of(built, 3)
     expected = alone(DIGITS, tmp_path / "one", vectors)
     (tmp_path / "dev0").mkdir()
     (tmp_path / "dev0" / "input.bin").write_bytes(b"".join(x.tobytes() for vector in vectors for x in vector))
     commands, over = {}, tmp_path / "over.c"
     over.write_text("int eb_relay_over;\n")
-    for part in made.parts:
-        builder = prepared(made, part, tmp_path / f"dev{part.number}")
+    for part in built.parts:
+        builder = prepared(built, part, tmp_path / f"dev{part.number}")
         assert part.target.runner is not None
         hal = [hal_dir() / f for f in ("harness/node.c", "src/cluster.c", *part.target.runner.sources)]
         special = {hal_dir() / "src" / "link_uart.c": (f"-DEB_LINK_PEER={1 - part.number}",)}
@@ -226,12 +228,12 @@ def test_a_cluster_over_uarts(tmp_path: Path) -> None:
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32", "gcc")
 def test_a_cluster_of_two_harts(tmp_path: Path) -> None:
     """One program, whose harts share memory; the same bytes in two runs."""
-    made = made_for(tmp_path, "riscv-virt riscv-virt", "kind: switch, bits_per_s: 1e9")
-    run, vectors = vectors_of(made, 3)
+    built = build_for(tmp_path, "riscv-virt riscv-virt", "kind: switch, bits_per_s: 1e9")
+    run, vectors = vectors_of(built, 3)
     expected = alone(DIGITS, tmp_path / "one", vectors)
-    source, other = made.parts
+    source, other = built.parts
     folder = tmp_path / "dev0"
-    builder = prepared(made, source, folder)
+    builder = prepared(built, source, folder)
     publish(other.artifacts, folder)
     assert source.target.runner is not None
     hal = [

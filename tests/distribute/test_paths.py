@@ -43,7 +43,7 @@ def least(layers: Layers, constraints: list[Constraint]) -> float | None:
 @pytest.mark.parametrize("alone", [1, 2, 5])
 @pytest.mark.parametrize("block", range(4))
 def test_unequal_devices_take_the_shortest_path_of_all(block: int, alone: int) -> None:
-    found = 0
+    reachable = 0
     for seed in range(block * 50, block * 50 + 50):
         layers, constraints = layered(seed, alone)
         (path, bound), best = shortest(layers, constraints), least(layers, constraints)
@@ -51,10 +51,10 @@ def test_unequal_devices_take_the_shortest_path_of_all(block: int, alone: int) -
         if path is None:
             assert bound == float("inf")
             continue
-        found += 1
+        reachable += 1
         assert path.cost == bound
         assert [a.head for a in path.arcs[:-1]] == [a.tail for a in path.arcs[1:]]
         assert all(sum(c.use(a) for a in path.arcs) <= c.limit + 1e-6 for c in constraints)
         assert shortest(layers, constraints, path.cost)[0] is not None
         assert shortest(layers, constraints, path.cost - 0.5)[0] is None
-    assert found > 10
+    assert reachable > 10

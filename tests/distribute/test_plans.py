@@ -79,8 +79,8 @@ def test_table_of_footprints(name: str) -> None:
 def test_table_of_communication(name: str) -> None:
     start, fan_out, optimized = TABLE_2[name]
     counts = shapes.counts(table(name))[start:]
-    found = by_name.fan_out(counts, 6) * MB, by_name.optimized(counts, 6)[0] * MB
-    assert found == pytest.approx((fan_out, optimized), rel=5e-4)
+    traffic = by_name.fan_out(counts, 6) * MB, by_name.optimized(counts, 6)[0] * MB
+    assert traffic == pytest.approx((fan_out, optimized), rel=5e-4)
 
 
 @pytest.mark.one_in(3)
@@ -113,11 +113,11 @@ def test_layers_alone_and_layers_in_parts() -> None:
         limits = DeviceLimits((float(room),) * len(group.devices), (ANY,) * len(group.devices))
         search = Search(network, group, limits)
         others = [p.cost.bytes for p in (search.run(), pipeline(network, group, search)[0]) if p is not None]
-        found = choose(network, group, True) if others else None
-        if found is not None:
-            assert found.mixed and found.bound <= found.plan.cost.bytes <= min(others)
-            assert found.optimal == (found.bound == found.plan.cost.bytes)
-            less += found.plan.cost.bytes < min(others)
+        choice = choose(network, group, True) if others else None
+        if choice is not None:
+            assert choice.mixed and choice.bound <= choice.plan.cost.bytes <= min(others)
+            assert choice.optimal == (choice.bound == choice.plan.cost.bytes)
+            less += choice.plan.cost.bytes < min(others)
     assert less > 5
 
 
@@ -131,13 +131,13 @@ def test_tensors_side_by_side_take_what_is_best(seed: int) -> None:
 
 def test_tensors_side_by_side_are_joined_where_their_reader_wants_them() -> None:
     """Both stay split by channels, each along the ends of its readers' parts: the join sends nothing."""
-    found = [
+    searches = [
         Search(naive.chain(s, 2, joined=True), naive.cluster(2), DeviceLimits((ANY,) * 2, (ANY,) * 2))
         for s in range(12)
     ]
-    forms = [s.channel_forms[len(s.network.tensors) - 3] for s in found]
+    forms = [s.channel_forms[len(s.network.tensors) - 3] for s in searches]
     assert any(len(some) == 2 for some in forms)
-    for search in found:
+    for search in searches:
         join = search.network.layers[-2]
         parts = [search.joined(join, i).ranges for i in range(2)]
         sizes = [sum(past - first for first, past in device) for device in zip(*parts, strict=True)]
@@ -154,7 +154,7 @@ def test_traffic_of_large_networks(name: str, in_float: float, in_int8: float) -
     """Megabytes on six devices: in float at the memory of the thesis' two steps, in int8 at given weights a device."""
     assert float_plan(name, 6)["joint"] <= in_float
     row = int8_plan(name, 6)
-    assert row["joint"] <= min(in_int8, *(row[way] for way in ("fdto", "owp", "paper") if row[way] is not None))
+    assert row["joint"] <= min(in_int8, *(row[key] for key in ("fdto", "owp", "paper") if row[key] is not None))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -202,11 +202,11 @@ def test_split_is_in_proportion() -> None:
     assert split(2, (0.25,) * 4)[-1][1] == 2
 
 
-@pytest.mark.parametrize("way", ["fdto", "owp", "paper"])
-def test_joint_is_never_worse(way: str) -> None:
+@pytest.mark.parametrize("method", ["fdto", "owp", "paper"])
+def test_joint_is_never_worse(method: str) -> None:
     network = shapes.network(table("alexnet"), 1, 4, dense=False)
     cluster = naive.cluster(6)
-    assert choose(network, cluster, True).plan.cost.bytes <= choose(network, cluster, True, way).plan.cost.bytes
+    assert choose(network, cluster, True).plan.cost.bytes <= choose(network, cluster, True, method).plan.cost.bytes
 
 
 def test_a_broadcast_reaches_all_at_once() -> None:
@@ -339,8 +339,8 @@ def test_a_plan_of_whole_channels_that_fits_is_no_refusal() -> None:
     flash = (20, 10, 20)
     pairs = zip(devices.devices, flash, strict=True)
     devices = replace(devices, devices=tuple(replace(d, flash=f, ram=1000, share=1.0) for d, f in pairs))
-    found = choose(network, devices, True, "fdto")
-    assert found.weights == flash and not found.optimal
+    choice = choose(network, devices, True, "fdto")
+    assert choice.weights == flash and not choice.optimal
     smaller = replace(devices, devices=(*devices.devices[:2], replace(devices.devices[2], flash=19)))
     with pytest.raises(EdgebuildError, match="fits the cluster") as error:
         choose(network, smaller, True, "fdto")

@@ -51,8 +51,8 @@ def cluster_file(
 @pytest.mark.parametrize("target", ["host", "mps2-an386"])
 def test_a_cluster_of_one_gets_the_files_of_the_model(tmp_path: Path, target: str) -> None:
     file = cluster_file(tmp_path, 1, flash="64K", target=target)
-    made = build_cluster(ClusterRequest(DIGITS, file, "digits"))
-    assert made.parts[0].artifacts == compile_model(ModelRequest(DIGITS, "digits", target))
+    built = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    assert built.parts[0].artifacts == compile_model(ModelRequest(DIGITS, "digits", target))
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.needs("gcc", "clang")
 @pytest.mark.parametrize("method", ["joint", "owp"])
 def test_products_compile_without_a_warning(tmp_path: Path, method: str) -> None:
-    made = build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 3), "digits", method=method))
-    publish(made.artifacts, tmp_path)
-    files = [f"{part.name}.c" for part in made.parts]
+    built = build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 3), "digits", method=method))
+    publish(built.artifacts, tmp_path)
+    files = [f"{part.name}.c" for part in built.parts]
     files += [str(hal_dir() / "src" / name) for name in ("cluster.c", "link_relay.c")]
     flags = ["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-O2", "-I.", f"-I{hal_dir() / 'include'}"]
     for compiler in ("gcc", "clang"):
@@ -178,9 +178,9 @@ def test_devices_that_hear_nothing_of_the_source_recover_too(tmp_path: Path) -> 
     file = tmp_path / "cluster.yaml"
     file.write_text(IN_A_ROW)
     request = ClusterRequest(DIGITS, file, "net")
-    made = build_cluster(request)
-    fed = {k for m in made.messages if m.transfer.sender == made.source for k in m.transfer.receivers}
-    assert {p.number for p in made.parts} - fed - {made.source}
+    built = build_cluster(request)
+    fed = {k for m in built.messages if m.transfer.sender == built.source for k in m.transfer.receivers}
+    assert {p.number for p in built.parts} - fed - {built.source}
     faults = together.verify_cluster(request, disturbed=(1, 40))["faults"]
     assert faults["injected"] == 40 and (faults["wrong"], faults["hangs"], faults["not_recovered"]) == (0, 0, 0), faults
 
@@ -189,14 +189,14 @@ def test_devices_that_hear_nothing_of_the_source_recover_too(tmp_path: Path) -> 
 def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
     def built(folder: str, method: str) -> tuple[BuiltCluster, dict[int, list[str]]]:
         request = ClusterRequest(DIGITS, cluster_file(tmp_path, 2, "16K"), "model", method=method)
-        made = build_cluster(request)
-        programs = {p.number: together.program(p, tmp_path / folder / f"dev{p.number}", made) for p in made.parts}
-        return made, programs
+        cluster = build_cluster(request)
+        programs = {p.number: together.program(p, tmp_path / folder / f"dev{p.number}", cluster) for p in cluster.parts}
+        return cluster, programs
 
-    made, one = built("one", "owp")
+    cluster, one = built("one", "owp")
     _, other = built("other", "fdto")
-    report = together.report_of(made.parts[0].artifacts)
-    run = together.Run(made, {0: one[0], 1: other[1]}, tmp_path / "one", report)
+    report = together.report_of(cluster.parts[0].artifacts)
+    run = together.Run(cluster, {0: one[0], 1: other[1]}, tmp_path / "one", report)
     vectors = random_inputs(DIGITS, report, 2)
     assert run.all(vectors, unharmed).codes == [3, 3]  # EB_LINK_PLAN
     assert replace(run, programs=one).all(vectors, unharmed).codes == [0, 0]
@@ -218,10 +218,10 @@ def test_flash_may_hold_code_too(tmp_path: Path) -> None:
     """The code that is reckoned with is no less than the compiler makes, and with the weights it fits."""
     file = cluster_file(tmp_path, 2, "12K", target="mps2-an386")
     file.write_text(file.read_text() + "flash_holds: products\n")
-    made = build_cluster(ClusterRequest(DIGITS, file, "digits"))
-    publish((*made.artifacts, *firmware_support(made.parts[0].target)), tmp_path)
-    tools = made.parts[0].target.toolchain
-    for part, row in zip(made.parts, made.report["devices"], strict=True):
+    built = build_cluster(ClusterRequest(DIGITS, file, "digits"))
+    publish((*built.artifacts, *firmware_support(built.parts[0].target)), tmp_path)
+    tools = built.parts[0].target.toolchain
+    for part, row in zip(built.parts, built.report["devices"], strict=True):
         assert row["weights_bytes"] + row["code_bytes"] <= 12 << 10
         objects = []
         for source in (f"{part.name}.c", str(hal_dir() / "src" / "cluster.c")):
@@ -270,9 +270,9 @@ def test_a_plan_that_comes_again_is_left_for_one_that_takes_less(
         planned.append(given[3]["devices"][0]["weights_bytes"])
         if planned[-1] > planned[0] - 100:
             raise products._Over({0: (1, 0)}, fail("one byte too many"))
-        return found(*given)
+        return original(*given)
 
-    found = products._built
+    original = products._built
     monkeypatch.setattr(products, "_built", built)
     build_cluster(ClusterRequest(DIGITS, cluster_file(tmp_path, 2, flash="64K"), "digits"))
     assert planned[-1] <= planned[0] - 100
