@@ -46,7 +46,7 @@ ACTIVATIONS = {
 FORMS = ("float", *ACTIVATIONS)
 
 
-def made(name: str, form: str) -> onnx.ModelProto:
+def exported(name: str, form: str) -> onnx.ModelProto:
     """The network in one of FORMS: as it is, or quantised with activations of 8 or 16 bits."""
     model = NETWORKS[name]()
     if form == "float":

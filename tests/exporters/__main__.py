@@ -14,14 +14,14 @@ from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
 from edgebuild.model.verify import verify
 
-from . import NETWORKS, made
+from . import NETWORKS, exported
 
 
 def outcome(name: str, form: str, target: str) -> str:
     """ "equal", or what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "model.onnx")
-        onnx.save(made(name, form), file)
+        onnx.save(exported(name, form), file)
         try:
             artifacts = compile_model(model_request(file, "model", target, {}))
             result = verify(file, load_target(target), artifacts)
@@ -41,9 +41,9 @@ def main() -> None:
         if arguments.names and not any(part in name for part in arguments.names):
             continue
         for form in arguments.forms.split(","):
-            found = outcome(name, form, arguments.target)
-            good, tried = good + (found == "equal"), tried + 1
-            print(f"{name:26} {form:10} {found}", flush=True)
+            verdict = outcome(name, form, arguments.target)
+            good, tried = good + (verdict == "equal"), tried + 1
+            print(f"{name:26} {form:10} {verdict}", flush=True)
     print(f"{good} of {tried} equal on {arguments.target}")
 
 

@@ -85,8 +85,8 @@ def naive_bayes() -> onnx.ModelProto:
     """GaussianNB: squares of distances to means by broadcasting, ReduceSum, the best class."""
     net, features = Net(NAMES, 13), 5
     x = net.op("Reshape", net.input("X", (1, features)), net.stored([-1, 1, features], np.int64))
-    apart = net.op("Sub", x, net.stored(net.rng.normal(0, 1, (1, 3, features))))
-    far = net.op("Div", net.op("Pow", apart, net.stored([2.0])), net.spread(1, 3, features))
+    deviation = net.op("Sub", x, net.stored(net.rng.normal(0, 1, (1, 3, features))))
+    far = net.op("Div", net.op("Pow", deviation, net.stored([2.0])), net.spread(1, 3, features))
     scores = net.op("Mul", net.op("ReduceSum", far, net.stored([2], np.int64), keepdims=0), net.stored([-0.5]))
     scores = net.op("Add", scores, net.stored(np.log([0.3, 0.3, 0.4])))
     best = net.op("ArgMax", scores, axis=1, keepdims=0)

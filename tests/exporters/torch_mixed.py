@@ -110,7 +110,7 @@ def greedy_decoder() -> onnx.ModelProto:
     _, h = net.ops("GRU", x, *weights, net.weight(1, 36, fan=20), count=2, hidden_size=6, linear_before_reset=1)
     h, word = net.op("Squeeze", h, net.longs(0)), net.value([0], np.int64)
     table, own, back, out = net.weight(7, 5), net.weight(18, 5), net.weight(18, 6), net.weight(7, 6)
-    bias, said = net.weight(18, fan=20), []
+    bias, logits = net.weight(18, fan=20), []
     for _ in range(3):
         a = net.op("Gemm", net.op("Gather", table, word), own, bias, transB=1)
         b = net.op("Gemm", h, back, bias, transB=1)
@@ -118,9 +118,9 @@ def greedy_decoder() -> onnx.ModelProto:
         new = net.op("Tanh", net.op("Add", n, net.op("Mul", net.op("Sigmoid", net.op("Add", r, hr)), hn)))
         keep = net.op("Sigmoid", net.op("Add", z, hz))
         h = net.op("Add", net.op("Mul", net.op("Sub", h, new), keep), new)
-        said.append(net.op("Gemm", h, out, transB=1))
-        word = net.op("ArgMax", said[-1], axis=-1, keepdims=0, select_last_index=0)
-    return net.done(net.op("Concat", *(net.op("Unsqueeze", s, net.longs(1)) for s in said), axis=1))
+        logits.append(net.op("Gemm", h, out, transB=1))
+        word = net.op("ArgMax", logits[-1], axis=-1, keepdims=0, select_last_index=0)
+    return net.done(net.op("Concat", *(net.op("Unsqueeze", s, net.longs(1)) for s in logits), axis=1))
 
 
 def sensor_fusion() -> onnx.ModelProto:

@@ -145,9 +145,9 @@ def ssd() -> onnx.ModelProto:
     for inner in (3, 8):
         x = net.conv(x, inner, 1, (3, 3), group=inner, strides=[2, 2], pads=[1, 1, 1, 1])
         x = net.op("Clip", net.conv(x, 8, inner, (1, 1)), net.value(0.0), net.value(6.0))
-        for made, width in ((boxes, 4), (classes, 3)):
+        for parts, width in ((boxes, 4), (classes, 3)):
             head = net.op("Transpose", net.conv(x, 2 * width, 8, (3, 3), pads=[1, 1, 1, 1]), perm=[0, 2, 3, 1])
-            made.append(net.op("Reshape", head, net.longs(1, -1, width)))
+            parts.append(net.op("Reshape", head, net.longs(1, -1, width)))
     scores = net.op("Softmax", net.op("Concat", *classes, axis=1), axis=2)
     return net.done(net.op("Concat", *boxes, axis=1), scores)
 

@@ -93,17 +93,17 @@ class Net:
         opsets = [helper.make_opsetid("", self.opset)]
         versions = {ML: 3, "com.microsoft": 1}
         opsets += [helper.make_opsetid(d, versions[d]) for d in sorted({node.domain for node in self.nodes} - {""})]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        found = shape_inference.infer_shapes(made)
-        unknown = [value for value in found.graph.output if not value.type.tensor_type.HasField("shape")]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        inferred = shape_inference.infer_shapes(model)
+        unknown = [value for value in inferred.graph.output if not value.type.tensor_type.HasField("shape")]
         if unknown:  # onnx knows no types of these domains, onnxruntime does
-            session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
             kinds = {o.name: (KINDS[o.type], o.shape) for o in session.get_outputs()}
             for value in unknown:
                 value.CopyFrom(helper.make_tensor_value_info(value.name, *kinds[value.name]))
-        onnx.checker.check_model(found)
-        del found.graph.value_info[:]  # files mostly come without
-        return found
+        onnx.checker.check_model(inferred)
+        del inferred.graph.value_info[:]  # files mostly come without
+        return inferred
 
 
 def fixed(shape: Any) -> list[int]:

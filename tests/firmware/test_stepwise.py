@@ -23,7 +23,7 @@ from edgebuild.model.verify import verify
 from edgebuild.model.verify.oracles import Reference, reference
 from edgebuild.model.verify.stepwise import stepwise, value_of
 from edgebuild.model.verify.vectors import random_inputs
-from tests.exporters import made
+from tests.exporters import exported
 from tests.importers.test_quantised import Quantised
 from tests.zoo.builders import ZOO, quantized
 
@@ -299,7 +299,7 @@ def test_the_last_bit_of_a_quantised_function_decides(found: int, right: bool, t
 def test_intervals_of_int16_hold_every_value_between(name: str, kinds: set[str], tmp_path: Path) -> None:
     """Of every op of a network: any operands between two ends give a result between its own; equal ends give it."""
     file, rng, judged = tmp_path / "net.onnx", np.random.default_rng(5), set()
-    onnx.save(made(f"torch {name}", "qdq int16"), file)
+    onnx.save(exported(f"torch {name}", "qdq int16"), file)
     graph = prepare(file)
     for op in graph.ops:
         spec, operands, y = ops.SPECS[op.kind], graph.operands(op), graph.result(op)
