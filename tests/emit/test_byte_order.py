@@ -24,8 +24,8 @@ def test_a_model_for_little_endian_alone(tmp_path: Path) -> None:
     (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
     publish(compile_model(ModelRequest(tmp_path / "tiny.tflite", "tiny", "host")), tmp_path)
     for flags in (*BIG, *OTHERS):
-        said = run(*CHECK, *flags.split(), "tiny.c", cwd=tmp_path, status=1)
-        assert "tiny.c reads weights in little endian; no big-endian processor runs it" in said
+        output = run(*CHECK, *flags.split(), "tiny.c", cwd=tmp_path, status=1)
+        assert "tiny.c reads weights in little endian; no big-endian processor runs it" in output
     for flags in LITTLE:
         run(*CHECK, *flags.split(), "tiny.c", cwd=tmp_path)
 
@@ -37,6 +37,6 @@ def test_a_driver_that_accesses_bytes_of_registers(target: str, status: int, tmp
     source = ROOT / "hal" / "drivers" / "pulpino_gpio.bf.c"
     publish(compile_driver(DriverRequest((source,), "gpio", target))[0], tmp_path)
     check = (*CHECK, "-I", str(source.parent))
-    said = run(*check, BIG[0], "gpio.c", cwd=tmp_path, status=status)
-    assert ("gpio_hal.h accesses bytes of registers in little endian" in said) == bool(status)
+    output = run(*check, BIG[0], "gpio.c", cwd=tmp_path, status=status)
+    assert ("gpio_hal.h accesses bytes of registers in little endian" in output) == bool(status)
     run(*check, LITTLE[0], "gpio.c", cwd=tmp_path)

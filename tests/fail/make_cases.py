@@ -218,8 +218,8 @@ def onnx_shapes_that_do_not_fit(folder: Path) -> tuple[str, str]:
     model.graph.initializer.add().CopyFrom(helper.make_tensor("w", 1, [3], [0.0, 1.0, 2.0]))
     model.graph.node[0].op_type = "Add"
     model.graph.node[0].input.append("w")
-    said = r"node 'relu0' \(Add\): error: not a valid ONNX model: Incompatible dimensions"
-    return save(model, folder), said + r"\n.*whole, but breaks the ONNX standard"
+    reason = r"node 'relu0' \(Add\): error: not a valid ONNX model: Incompatible dimensions"
+    return save(model, folder), reason + r"\n.*whole, but breaks the ONNX standard"
 
 
 @case

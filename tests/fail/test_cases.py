@@ -33,9 +33,9 @@ def check(case: str, diagnostics: str, folder: Path) -> None:
     assert not (folder / "out").exists() or not list((folder / "out").iterdir())
     rest = diagnostics
     for line in (HERE / case / "expected.txt").read_text().splitlines():
-        found = re.search(line, rest)
-        assert found, f"{line!r} is not in\n{diagnostics}"
-        rest = rest[found.end() :]
+        match = re.search(line, rest)
+        assert match, f"{line!r} is not in\n{diagnostics}"
+        rest = rest[match.end() :]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -111,6 +111,6 @@ def test_as_a_process(tmp_path: Path) -> None:
 
 
 def test_cases_are_what_make_cases_makes() -> None:
-    from tests.fail.make_cases import CASES as made
+    from tests.fail.make_cases import CASES as cases
 
-    assert sorted(made) == CASES
+    assert sorted(cases) == CASES

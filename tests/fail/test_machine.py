@@ -55,8 +55,8 @@ def message(capsys: Capture, *command: str) -> str:
 
 def test_output_that_is_a_file(model: str, capsys: Capture) -> None:
     Path("out").write_text("mine")
-    said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n")
-    assert said.startswith("out/n.c: error: cannot write it: ") and Path("out").read_text() == "mine"
+    text = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n")
+    assert text.startswith("out/n.c: error: cannot write it: ") and Path("out").read_text() == "mine"
 
 
 def test_product_that_is_a_folder(model: str, capsys: Capture) -> None:
@@ -69,8 +69,8 @@ def test_product_that_is_a_folder(model: str, capsys: Capture) -> None:
 
 def test_sources_of_the_user_are_not_replaced(model: str, capsys: Capture) -> None:
     Path("main.c").write_text("int main(void) { return 0; }\n")
-    said = message(capsys, "model", model, "--target", "host", "--name", "main")
-    assert said.startswith("main.c: error: edgebuild did not generate it") and not Path("main.h").exists()
+    text = message(capsys, "model", model, "--target", "host", "--name", "main")
+    assert text.startswith("main.c: error: edgebuild did not generate it") and not Path("main.h").exists()
     assert Path("main.c").read_text() == "int main(void) { return 0; }\n"
     Path("main.c").write_text("")  # nothing is lost
     assert main(["model", model, "--target", "host", "--name", "main", "-q"]) == 0
@@ -87,8 +87,8 @@ def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_name_that_is_too_long(model: str, capsys: Capture) -> None:
-    said = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
-    assert "cannot write it: File name too long" in said and not Path("out").exists()
+    text = message(capsys, "model", model, "--target", "host", "-o", "out", "--name", "n" * 300)
+    assert "cannot write it: File name too long" in text and not Path("out").exists()
 
 
 @pytest.mark.parametrize("command", ["inspect {} --after import -o out/bench.txt", "bench {} --targets host -o out"])
@@ -118,7 +118,7 @@ def test_pipe_in_the_place_of_a_file(suffix: str, model: str, capsys: Capture) -
         "svd": ["driver", "d.c", "--target", "host", "--layout", f"fixed:{pipe}"],
         "c": ["driver", pipe, "--target", "host"],
     }.get(suffix, ["model", pipe, "--target", "host"])
-    assert f"{pipe}: error: cannot read" in (said := message(capsys, *words, "--name", "n")) and "a pipe" in said
+    assert f"{pipe}: error: cannot read" in (text := message(capsys, *words, "--name", "n")) and "a pipe" in text
 
 
 def test_a_build_refuses_a_pipe_too(model: str, capsys: Capture) -> None:
@@ -162,8 +162,8 @@ FOREIGN = {  # name -> its bytes, what is said
 def test_files_of_other_tools_are_known(name: str, model: str, capsys: Capture) -> None:
     data, what = FOREIGN[name]
     Path(name).write_bytes(data)
-    said = message(capsys, "model", name, "--target", "host", "--name", "n")
-    assert f"not a model that edgebuild reads: {what}" in said and "\n  " in said
+    text = message(capsys, "model", name, "--target", "host", "--name", "n")
+    assert f"not a model that edgebuild reads: {what}" in text and "\n  " in text
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_files_of_options(options: list[str], model: str, capsys: Capture) -> No
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "reason"),
     [
         (lambda f: None, "cannot read the inputs: No such file"),
         (lambda f: f.mkdir(), "cannot read the inputs: Is a directory"),
@@ -219,9 +219,9 @@ def test_files_of_options(options: list[str], model: str, capsys: Capture) -> No
         (lambda f: np.save(f, np.zeros((1, 1000), np.int8)), "the inputs have 1000 elements"),
     ],
 )
-def test_inputs(make: Callable[[Path], object], said: str, model: str, capsys: Capture) -> None:
+def test_inputs(make: Callable[[Path], object], reason: str, model: str, capsys: Capture) -> None:
     make(Path("in.npy"))
-    assert said in message(capsys, "verify", model, "--target", "host", "--inputs", "in.npy")
+    assert reason in message(capsys, "verify", model, "--target", "host", "--inputs", "in.npy")
 
 
 @pytest.mark.parametrize("mode", ["bogus", "random:", "random:-1", "Eager"])
@@ -300,7 +300,7 @@ def test_too_little_memory(model: str, capsys: Capture, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("reason", "status", "said"),
+    ("reason", "status", "text"),
     [
         (ImportError("libx.so.9: failed to map segment from shared object"), 1, "not enough memory"),
         (ImportError("libx.so.9: cannot open shared object file"), 3, "a package does not load: libx.so.9"),
@@ -308,7 +308,7 @@ def test_too_little_memory(model: str, capsys: Capture, monkeypatch: pytest.Monk
     ],
 )
 def test_a_package_that_does_not_load(
-    reason: ImportError, status: int, said: str, model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    reason: ImportError, status: int, text: str, model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(request: object) -> None:
         raise reason
@@ -316,7 +316,7 @@ def test_a_package_that_does_not_load(
     monkeypatch.setattr("edgebuild.model.compile.compile_model", broken)
     assert main(["model", model, "--target", "host", "--name", "n"]) == status
     output = capsys.readouterr()
-    assert output.out == "" and output.err.startswith("error: ") and said in output.err
+    assert output.out == "" and output.err.startswith("error: ") and text in output.err
 
 
 ABSURD = {
@@ -389,16 +389,16 @@ def test_names_of_a_model_reach_neither_terminal_nor_c(model: str, capsys: Captu
 
 
 def hidden_in(text: str) -> None:
-    found = {c for c in text if c not in "\n\t" and unicodedata.category(c) in HIDDEN}
-    assert not found and "a\nb" not in text
+    hidden = {c for c in text if c not in "\n\t" and unicodedata.category(c) in HIDDEN}
+    assert not hidden and "a\nb" not in text
 
 
 def test_source_of_a_driver_with_a_strange_name(model: str, capsys: Capture) -> None:
     name = EVIL.replace("/", "_") + ".c"
     Path(name).write_text("")
-    said = message(capsys, "driver", name, "--name", "n", "--target", "pulpino", "-o", "out")
-    hidden_in(said)
-    assert "cannot stand in #line" in said and not Path("out").exists()
+    text = message(capsys, "driver", name, "--name", "n", "--target", "pulpino", "-o", "out")
+    hidden_in(text)
+    assert "cannot stand in #line" in text and not Path("out").exists()
 
 
 def test_diagnostics_show_every_character() -> None:
@@ -448,11 +448,11 @@ def test_a_fact_that_fails_names_its_node(
     if fact not in ("kernel", "limits"):  # asked for in some plans only
         with pytest.raises(ZeroDivisionError) as bug:
             getattr(SPECS["clamp"], fact)(graph.ops[0], graph)
-        said = str(fault(bug.value))
+        text = str(fault(bug.value))
     else:
-        said = message(capsys, "model", "m.onnx", "--target", "host", "-o", "out", "--name", "n", "--tile", "off")
-    assert re.search(r"m\.onnx: node 'relu0' \(Relu\): error: .*ZeroDivisionError: of a test", said)
-    assert "report" in said and not Path("out").exists()
+        text = message(capsys, "model", "m.onnx", "--target", "host", "-o", "out", "--name", "n", "--tile", "off")
+    assert re.search(r"m\.onnx: node 'relu0' \(Relu\): error: .*ZeroDivisionError: of a test", text)
+    assert "report" in text and not Path("out").exists()
 
 
 def test_a_reader_that_fails_names_its_node(
@@ -462,9 +462,9 @@ def test_a_reader_that_fails_names_its_node(
     onnx.save(small_onnx(), "m.onnx")
     for readers, kind, file in ((ONNX_READERS, "Relu", "m.onnx"), (TFLITE_READERS, "FULLY_CONNECTED", model)):
         monkeypatch.setitem(readers, kind, lambda node: [][1])
-        said = message(capsys, "model", file, "--target", "host", "-o", "out", "--name", "n")
-        assert re.match(rf"{file}: node '.*' \({kind}\): error: cannot be read: IndexError", said)
-        assert "truncated" not in said
+        text = message(capsys, "model", file, "--target", "host", "-o", "out", "--name", "n")
+        assert re.match(rf"{file}: node '.*' \({kind}\): error: cannot be read: IndexError", text)
+        assert "truncated" not in text
 
 
 def test_a_strict_environment_gets_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,11 +32,11 @@ def test_many_refused_nodes_give_few_lines(kinds: int, tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("some.where", 1)]
     model = helper.make_model(helper.make_graph(nodes, "g", *ports), opset_imports=opsets, ir_version=9)
     onnx.save(model, tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError) as found:
+    with pytest.raises(EdgebuildError) as error:
         compile_model(model_request(tmp_path / "m.onnx", "n", "host", {}))
-    text = "\n".join(map(str, found.value.diagnostics))
+    text = "\n".join(map(str, error.value.diagnostics))
     assert len(text.splitlines()) <= MAX_LINES, text
-    assert "some.where.Strange0" in text and sum(1 + d.others for d in found.value.diagnostics[:4]) > min(3, kinds)
+    assert "some.where.Strange0" in text and sum(1 + d.others for d in error.value.diagnostics[:4]) > min(3, kinds)
 
 
 def test_weights_that_are_too_large_are_refused_before_any_search(
@@ -52,14 +52,14 @@ def test_weights_that_are_too_large_are_refused_before_any_search(
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", *ports, [weights])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     monkeypatch.setattr(pipeline, "plan", searched)
-    with pytest.raises(EdgebuildError, match="weights at least 360000 B, memory FLASH") as found:
+    with pytest.raises(EdgebuildError, match="weights at least 360000 B, memory FLASH") as error:
         compile_model(model_request(tmp_path / "m.onnx", "n", "microbit", {}))
-    assert "over by" in found.value.diagnostics[0].hints[0]
+    assert "over by" in error.value.diagnostics[0].hints[0]
 
 
 def test_ways_that_are_told_fit(tmp_path: Path) -> None:
     """Of random networks whose plan without tiling does not fit."""
-    told = 0
+    compiled = 0
     for seed in range(SEEDS):
         model = tmp_path / f"{seed}.tflite"
         model.write_bytes(WRITERS["tflite"].write(drawn("tflite", 723 + seed)))
@@ -70,14 +70,14 @@ def test_ways_that_are_told_fit(tmp_path: Path) -> None:
                 for hint in (h for h in refused.diagnostics[0].hints if h.startswith("try: ")):
                     sizes = [int(n) for n in re.findall(r"\((\d+) B\)", hint)]
                     assert sizes and max(sizes) <= ram, hint
-                    for way in re.findall(r"(--\S+ \w+(?: --\S+ \w+)*) \(", hint):
-                        words = way.split()
+                    for flags in re.findall(r"(--\S+ \w+(?: --\S+ \w+)*) \(", hint):
+                        words = flags.split()
                         pairs = zip(words[::2], words[1::2], strict=True)
                         added = {name[2:].replace("-", "_"): value for name, value in pairs}
                         options = {"tile": "off", "ram": ram, **added}
                         compile_model(model_request(model, "n", "microbit", options))
-                        told += 1
-    assert told
+                        compiled += 1
+    assert compiled
 
 
 def test_groups_inside_of_groups_are_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,5 +85,5 @@ def test_groups_inside_of_groups_are_told_first(tmp_path: Path, capsys: pytest.C
     file = tmp_path / "d.bf.c"
     file.write_text("bfGroup D { bfGroup { bit ro A; } X; bfGroup { bit ro B; } Y; bit ro C; };\n")
     assert main(["driver", str(file), "--name", "n", "--target", "pulpino", "-o", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert f"{file}:1:13: error: a group is defined on its own" in said and "expected ';'" not in said
+    errors = capsys.readouterr().err
+    assert f"{file}:1:13: error: a group is defined on its own" in errors and "expected ';'" not in errors
