@@ -28,8 +28,8 @@ class Block:
     @property
     def file(self) -> str:
         """The path of the file that the block is, or nothing."""
-        found = FILE.fullmatch(self.text.splitlines()[0])
-        return found[1] if found and len(self.text.splitlines()) > 1 else ""
+        match = FILE.fullmatch(self.text.splitlines()[0])
+        return match[1] if match and len(self.text.splitlines()) > 1 else ""
 
     @property
     def commands(self) -> list[str]:

@@ -70,23 +70,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_names_stand_in_the_files_that_a_page_tells(page: Path) -> None:
     """Where a page says "`name` in `file.py`", the name stands there: readers open that file."""
     for name, file in re.findall(r"`(\w+)`\s+(?:in|of)\s+`([\w/]+\.py)`", page.read_text()):
-        told = [
+        files = [
             f for folder in ("edgebuild", "tests") for f in (ROOT / folder).rglob("*.py") if str(f).endswith(f"/{file}")
         ]
-        assert any(re.search(rf"\b{name}\b", f.read_text()) for f in told), f"{page.name}: {name} is not in {file}"
+        assert any(re.search(rf"\b{name}\b", f.read_text()) for f in files), f"{page.name}: {name} is not in {file}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_calls_within_a_sentence_are_those_of_the_build_systems(page: Path) -> None:
     """Compare their arguments with the table of options: nobody runs what stands between backquotes."""
-    known = {o.upper() for o in options_of(ModelRequest)} | {"TARGET", "NAME", "MODEL"}
+    options = {o.upper() for o in options_of(ModelRequest)} | {"TARGET", "NAME", "MODEL"}
     text = page.read_text()
     for arguments in re.findall(r"`env\.Model\(([^`]*)\)`", text):
-        assert known.issuperset(re.findall(r"(\w+)=", re.sub(r"'[^']*'", "", arguments))), f"{page.name}: {arguments}"
+        assert options.issuperset(re.findall(r"(\w+)=", re.sub(r"'[^']*'", "", arguments))), f"{page.name}: {arguments}"
     for arguments in re.findall(r"`(?:edgebuild_)?add_model\(([^`.]+ [^`]*)\)`", text):
         name, first, *_ = arguments.split()
         assert first == "MODEL", f"{page.name}: {name} {first}"
-        assert known.issuperset(re.findall(r"(?<= )[A-Z_]{4,}(?= )", arguments))
+        assert options.issuperset(re.findall(r"(?<= )[A-Z_]{4,}(?= )", arguments))
 
 
 def test_file_blocks_are_recognised() -> None:

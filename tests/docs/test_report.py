@@ -33,8 +33,8 @@ class Row:
 
 def schema() -> list[Row]:
     text = (ROOT / "docs" / "report.md").read_text()
-    found = re.findall(r"^\| `([^`]+)` \| (\w+) \| ([^|]+) \|", text, re.MULTILINE)
-    return [Row(path, kind, when.strip() == "always") for path, kind, when in found]
+    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \| ([^|]+) \|", text, re.MULTILINE)
+    return [Row(path, kind, when.strip() == "always") for path, kind, when in rows]
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

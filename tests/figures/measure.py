@@ -98,8 +98,8 @@ def rtl() -> list[dict[str, Any]]:
 @cache
 def peers() -> dict[str, Any]:
     """Figures of others, as peers.yaml has them, by source."""
-    known: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("peers.yaml").read_text())
-    return known
+    figures: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("peers.yaml").read_text())
+    return figures
 
 
 def bench_row(name: str, /, *path: str, **where: object) -> Mapping[str, Any]:

@@ -169,8 +169,8 @@ def shares(figure: str) -> list[float]:
 def several_devices(label: Label) -> Figures:
     """A row of the table of devices: milliseconds by the number of devices and the medium."""
     name, *_ = label
-    found = {row["link"]: row for row in bench("distribute")["speeds"] if row["model"] == FILES[MODELS[name]]}
-    spi, can = found["SPI at 20 MHz"], found["CAN FD at 5 Mbit/s"]
+    rows = {row["link"]: row for row in bench("distribute")["speeds"] if row["model"] == FILES[MODELS[name]]}
+    spi, can = rows["SPI at 20 MHz"], rows["CAN FD at 5 Mbit/s"]
     row = {"one chip": spi["1"], "two, SPI 20 MHz": spi["2"], "four, SPI": spi["4"], "two, CAN FD 5 Mbit/s": can["2"],
            "four, CAN FD": can["4"]}  # fmt: skip
     return {column: value for column, value in row.items() if value != "no gain"}
@@ -183,9 +183,7 @@ def by_core(label: Label) -> Figures:
     """A row of figures.md: `--tile off` on every core."""
     (row,) = [row for row in bench("cycles") if row["name"] == FILES[MODELS[label[0]]]]
     renamed = {"M4, flash of F4": "M4, flash"}
-    return {
-        renamed.get(core, core): found["cycles"] for core, found in row["cores"].items() if found and "cycles" in found
-    }
+    return {renamed.get(core, core): run["cycles"] for core, run in row["cores"].items() if run and "cycles" in run}
 
 
 def on_vexriscv(label: Label) -> Figures:
@@ -210,20 +208,20 @@ def on_cv32e40p(label: Label) -> Figures:
 def against_board(label: Label) -> Figures:
     """A row of figures.md: layers of CMSIS-NN through the model, and the board."""
     model = BOARD_MODELS[label[0]]
-    found = bench("peers")
-    row = {"no wait states": found["rows"][model]["no wait states"], "flash": found["rows"][model]["flash"]}
+    measured = bench("peers")
+    row = {"no wait states": measured["rows"][model]["no wait states"], "flash": measured["rows"][model]["flash"]}
     return {
         **row,
-        "board": found["board"][model],
-        **({"edgebuild, flash": found["here"][model]} if model in found["here"] else {}),
+        "board": measured["board"][model],
+        **({"edgebuild, flash": measured["here"][model]} if model in measured["here"] else {}),
     }
 
 
 def board_errors() -> list[float]:
     """How far modelled layers of CMSIS-NN lie below the board: least and most; the same of ratios; in percent."""
-    found = bench("peers")
-    below = [100 * (1 - row["flash"] / found["board"][model]) for model, row in found["rows"].items()]
-    ratios = [100 * (found["furthest"][column][0] - 1) for column in ("flash", "no wait states")]
+    measured = bench("peers")
+    below = [100 * (1 - row["flash"] / measured["board"][model]) for model, row in measured["rows"].items()]
+    ratios = [100 * (measured["furthest"][column][0] - 1) for column in ("flash", "no wait states")]
     return [min(below), max(below), *ratios]
 
 
@@ -251,10 +249,10 @@ def _decoupled(setting: str, network: str) -> float:
 def literature() -> list[float]:
     """The least and the most that decoupling saves against a baseline that goes channel by channel, in percent."""
     rows = bench("clocks")["networks"]
-    found = [
+    savings = [
         100 * r["shares"]["decoupling"] for r in rows if "channel by channel" in r["setting"] and r["slack"] == 0.1
     ]
-    return [min(found), max(found)]
+    return [min(savings), max(savings)]
 
 
 def less_flash(label: Label) -> Figures:

@@ -106,11 +106,11 @@ def test_a_page_is_one_file_whose_tables_add_up(case: str) -> None:
     text = page([REPORTS[case]], REPORTS["whole"])
     assert text == page([REPORTS[case]], REPORTS["whole"])
     assert len(text.encode()) < 300_000
-    found = Page(text)
-    assert all(address.startswith(("#", "data:")) for address in found.addresses)
+    view = Page(text)
+    assert all(address.startswith(("#", "data:")) for address in view.addresses)
     assert not re.search(r"@import|url\((?!#)", text)
     assert "http" not in text
-    totalled = [t for t in found.tables if t["tfoot"]]
+    totalled = [t for t in view.tables if t["tfoot"]]
     assert len(totalled) >= 3
     for table in totalled:
         assert len({len(row) for part in table.values() for row in part}) == 1
@@ -215,12 +215,12 @@ def test_a_comparison_names_what_differs() -> None:
     new["layers"][1]["macs"] += 1
     new["layers"][2]["name"] = "new"
     new["inputs"][0]["scale"] = 0.5
-    found = comparison(old, new)
-    assert next(row for row in found["figures"] if row["figure"] == "arena")["change"] == 10
-    assert found["ops"]["added"] == ["new"]
-    assert found["ops"]["removed"] == [old["layers"][2]["name"]]
-    assert [row["name"] for row in found["ops"]["changed"]] == [old["layers"][1]["name"]]
-    assert found["surface"] == [{"port": "input 0", "scale": [old["inputs"][0]["scale"], 0.5]}]
+    result = comparison(old, new)
+    assert next(row for row in result["figures"] if row["figure"] == "arena")["change"] == 10
+    assert result["ops"]["added"] == ["new"]
+    assert result["ops"]["removed"] == [old["layers"][2]["name"]]
+    assert [row["name"] for row in result["ops"]["changed"]] == [old["layers"][1]["name"]]
+    assert result["surface"] == [{"port": "input 0", "scale": [old["inputs"][0]["scale"], 0.5]}]
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_limits(text: str, broken: bool) -> None:
     old, new = REPORTS["whole"], deepcopy(REPORTS["whole"])
     assert old["ram"]["arena_bytes"] == 1380
     new["ram"]["arena_bytes"] = 1518
-    found = comparison(old, new, [limit_of(text)])
-    assert found["limits"] == [{"limit": text, "broken": broken}]
-    root = ElementTree.fromstring(as_junit(found))
+    result = comparison(old, new, [limit_of(text)])
+    assert result["limits"] == [{"limit": text, "broken": broken}]
+    root = ElementTree.fromstring(as_junit(result))
     assert root.get("failures") == str(int(broken))
     assert len(root.findall("testcase/failure")) == broken
 

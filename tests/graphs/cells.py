@@ -50,18 +50,18 @@ def _parts(facts: frozenset[Fact]) -> set[frozenset[Fact]]:
 
 def facts(graph: Graph) -> frozenset[Fact]:
     """Facts of a graph, in words that few graphs share."""
-    found: set[Fact] = {("arithmetic", graph.arithmetic), ("ops", len(graph.ops))}
+    words: set[Fact] = {("arithmetic", graph.arithmetic), ("ops", len(graph.ops))}
     for op in graph.ops:
         operands, y = graph.operands(op), graph.result(op)
         last = y.shape[-1] if y.shape else 0
-        found |= {("result", y.dtype), ("operands", len(operands)), ("rank", len(y.shape))}
-        found |= {("last", last.bit_length() // 2), ("single", y.elements == 1)}
+        words |= {("result", y.dtype), ("operands", len(operands)), ("rank", len(y.shape))}
+        words |= {("last", last.bit_length() // 2), ("single", y.elements == 1)}
         for at, t in enumerate(operands):
-            found |= {(f"{at} type", t.dtype), (f"{at} constant", t.constant), (f"{at} shape", t.shape == y.shape)}
+            words |= {(f"{at} type", t.dtype), (f"{at} constant", t.constant), (f"{at} shape", t.shape == y.shape)}
             if t.quant is not None:
-                found |= {(f"{at} scales", len(t.quant.scale) > 1), (f"{at} zero", t.quant.zero_point[0] != 0)}
-        found |= {(name, _word(value)) for name, value in op.attrs.items() if not isinstance(value, Mapping)}
-    return frozenset(found)
+                words |= {(f"{at} scales", len(t.quant.scale) > 1), (f"{at} zero", t.quant.zero_point[0] != 0)}
+        words |= {(name, _word(value)) for name, value in op.attrs.items() if not isinstance(value, Mapping)}
+    return frozenset(words)
 
 
 def _word(value: Any) -> Any:

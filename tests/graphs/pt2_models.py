@@ -268,8 +268,8 @@ def main() -> None:
         operator: Any = torch.ops
         for part in target(case).split(".")[2:-1]:
             operator = getattr(operator, part)
-        found = operator(**{name: given(value) for name, value in arguments.items()})
-        results = [found] if isinstance(found, torch.Tensor) else list(found)
+        output = operator(**{name: given(value) for name, value in arguments.items()})
+        results = [output] if isinstance(output, torch.Tensor) else list(output)
         rows = [[str(y.dtype).removeprefix("torch."), list(y.shape), np.ravel(y.numpy()).tolist()] for y in results]
         rounded = [[d, s, [float(f"{v:.7g}") if isinstance(v, float) else v for v in data]] for d, s, data in rows]
         lines.append(f"{json.dumps(case)}: {json.dumps(rounded)}")

@@ -424,5 +424,5 @@ def single_ops(draw: st.DrawFn, kind: str) -> Graph:
 
 def thrown(kind: str, count: int) -> list[Graph]:
     """Graphs of one op of this kind, in all of its forms in turn; the same in every run."""
-    found = zip(range(count), cycle(forms(kind)), strict=False)
-    return [KINDS[kind](Dice(None, np.random.default_rng(seed), *form)) for seed, form in found]  # type: ignore[arg-type]
+    drawn = zip(range(count), cycle(forms(kind)), strict=False)
+    return [KINDS[kind](Dice(None, np.random.default_rng(seed), *form)) for seed, form in drawn]  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ LARGEST_MULTIPLIER = 2.0**8  # beyond it a sum of products may leave int32, in T
 
 def examples(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """`count` examples, the same in every run. For tests that pay per batch rather than per example."""
-    found: list[T] = []
+    drawn: list[T] = []
 
     @settings(
         max_examples=count,
@@ -33,10 +33,10 @@ def examples(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     )
     @given(strategy)
     def collect(example: T) -> None:
-        found.append(example)
+        drawn.append(example)
 
     collect()
-    return found[:count]
+    return drawn[:count]
 
 
 def random_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:

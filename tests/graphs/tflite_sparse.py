@@ -19,8 +19,8 @@ def sparse(
         w = w.reshape(*w.shape[:d], w.shape[d] // size, size, *w.shape[d + 1 :])
         w = np.moveaxis(w, d + 1, 2)
     w = w.transpose(order)
-    told = schema.SparsityParametersT()
-    told.traversalOrder, told.blockMap, told.dimMetadata = list(order), list(block), []
+    parameters = schema.SparsityParametersT()
+    parameters.traversalOrder, parameters.blockMap, parameters.dimMetadata = list(order), list(block), []
     kept = np.zeros((1, 0), np.int64)  # index of each entry so far
     for level, size in enumerate(w.shape):
         metadata, rows, segments = schema.DimensionMetadataT(), [], [0]
@@ -35,6 +35,6 @@ def sparse(
             metadata.arraySegments.values, metadata.arrayIndices.values = segments, [row[-1] for row in rows]
         else:
             metadata.format, metadata.denseSize = schema.DimensionType.DENSE, size
-        told.dimMetadata.append(metadata)
+        parameters.dimMetadata.append(metadata)
         kept = np.array(rows, np.int64).reshape(len(rows), level + 1)
-    return told, np.array([w[tuple(entry)] for entry in kept], w.dtype)
+    return parameters, np.array([w[tuple(entry)] for entry in kept], w.dtype)

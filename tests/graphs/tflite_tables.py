@@ -363,8 +363,8 @@ def updated(real: bool) -> Callable[[Draft], bytes]:
         part = [f.s.pick(n, f.s.between(1, n)) for n in shape]
         dtype, q = f.s.pick("float32", "int32") if real else "int8", None if real else f.quant()
         operands = [f.input(shape, q, dtype), f.input(part, q, dtype)]
-        known = [f.s.between(-2, n + 1) for n in shape]
-        start = f.list_of(known) if f.s.pick(True, False) else f.input((len(shape),), None, f.s.pick("int32", "int64"))
+        begin = [f.s.between(-2, n + 1) for n in shape]
+        start = f.list_of(begin) if f.s.pick(True, False) else f.input((len(shape),), None, f.s.pick("int32", "int64"))
         return f.done("DYNAMIC_UPDATE_SLICE", [*operands, start], shape, q, None, dtype)
 
     return make

@@ -84,10 +84,10 @@ def test_random_groups_are_right_and_near_what_is_live(share: str) -> None:
         group, reports = drawn(rng)
         while group.share != share:
             group, reports = drawn(rng)
-        made = shared_arena(group, target, reports)
-        check_group(group, reports, made)
+        layout = shared_arena(group, target, reports)
+        check_group(group, reports, layout)
         least = max(held(group, reports, world) for world in worlds(group))
-        ram = made["ram"]
+        ram = layout["ram"]
         assert ram["lower_bound_bytes"] >= least - sum(b.align for b in group.buffers) or share == "concurrent"
         assert ram["arena_bytes"] >= max(least, ram["lower_bound_bytes"])
         above += ram["arena_bytes"] > 1.1 * least
@@ -99,11 +99,11 @@ def test_a_planted_overlap_is_seen() -> None:
     target, rng, seen = load_target(TARGET), random.Random(3), 0
     for _ in range(30):
         group, reports = drawn(rng)
-        made = shared_arena(group, target, reports)
+        layout = shared_arena(group, target, reports)
         for kind in ("arenas", "buffers"):
-            for i, row in enumerate(made[kind]):
-                wrong = copy.deepcopy(made)
-                end = made["ram"]["by_memory"][row["memory"]]
+            for i, row in enumerate(layout[kind]):
+                wrong = copy.deepcopy(layout)
+                end = layout["ram"]["by_memory"][row["memory"]]
                 wrong[kind][i]["offset"] = rng.choice([end - row["bytes"] + 16, row["offset"] + 16 * i + 1, -16])
                 if rng.random() < 0.3:
                     wrong[kind][i] = {**row, "bytes": row["bytes"] - 1}
@@ -122,14 +122,14 @@ def test_the_checker_sees_two_owners_of_a_byte(share: str) -> None:
     options = {"share": share, "buffers": "log=64"}
     group = group_request((Path("a.onnx"), Path("b.onnx")), "g", TARGET, options)
     target = load_target(TARGET)
-    made = shared_arena(group, target, reports)
-    check_group(group, reports, made)
-    wrong = copy.deepcopy(made)
-    wrong["buffers"][0]["offset"] = made["arenas"][1]["offset"] + 320
+    layout = shared_arena(group, target, reports)
+    check_group(group, reports, layout)
+    wrong = copy.deepcopy(layout)
+    wrong["buffers"][0]["offset"] = layout["arenas"][1]["offset"] + 320
     with pytest.raises(BrokenGroup, match="lies over"):
         check_group(group, reports, wrong)
-    wrong = copy.deepcopy(made)
-    wrong["arenas"][1]["offset"] = made["arenas"][0]["offset"] + (0 if share != "exclusive" else 96)
+    wrong = copy.deepcopy(layout)
+    wrong["arenas"][1]["offset"] = layout["arenas"][0]["offset"] + (0 if share != "exclusive" else 96)
     if share != "exclusive":
         with pytest.raises(BrokenGroup, match="lies over" if share == "concurrent" else "does not find its input"):
             check_group(group, reports, wrong)
@@ -142,10 +142,10 @@ def test_arenas_that_dma_fills_stay_and_nothing_else_goes_there() -> None:
     options = {"share": "exclusive", "buffers": "log=400K", "map": "layer"}
     files = (Path("a.onnx"), Path("b.onnx"))
     group = group_request(files, "g", "gap8", {**options, "buffers": "log=300K"})
-    made = shared_arena(group, target, reports)
-    check_group(group, reports, made)
-    assert [(a["home"], a["memory"]) for a in made["arenas"]] == [("L1", "L1"), ("L3", "L3")]
-    assert made["buffers"][0]["memory"] == "L2"
+    layout = shared_arena(group, target, reports)
+    check_group(group, reports, layout)
+    assert [(a["home"], a["memory"]) for a in layout["arenas"]] == [("L1", "L1"), ("L3", "L3")]
+    assert layout["buffers"][0]["memory"] == "L2"
     with pytest.raises(EdgebuildError, match="does not fit: at least 409600 B"):
         shared_arena(group_request(files, "g", "gap8", options), target, reports)
     with pytest.raises(EdgebuildError, match="'a' leaves its output in L1, and 'b' cannot have it there"):
@@ -235,10 +235,10 @@ def test_the_command_writes_what_the_report_says(
         f"share: pipeline\n{TWO}buffers:\n  frame: {{bytes: 1K, alive: front.input, align: 64}}\n"
     )
     assert main(["group", "g.yaml", "--target", TARGET, "-o", "out", "--depfile", "out.d", "--json", "-"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made == json.loads(Path("out/g_report.json").read_text())
-    assert made["ram"]["arena_bytes"] <= 1520 and made["layout"]["optimal"]
-    assert made["buffers"][0]["offset"] % 64 == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(Path("out/g_report.json").read_text())
+    assert printed["ram"]["arena_bytes"] <= 1520 and printed["layout"]["optimal"]
+    assert printed["buffers"][0]["offset"] % 64 == 0
     assert {"g.yaml", "front.onnx", "back.onnx"} <= {Path(w).name for w in Path("out.d").read_text().split()}
     assert main(["model", "front.onnx", "--target", TARGET, "-o", "alone", "-q"]) == 0
     mine, theirs = (Path(d, "front.c").read_text().splitlines() for d in ("out", "alone"))
