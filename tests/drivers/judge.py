@@ -157,7 +157,7 @@ class Judge:
         assert arguments is not None
         return _Run(self, elf, random, inside).call(function, arguments)
 
-    def apart(self, one: Path, other: Path, function: str, seeds: range) -> str:
+    def difference(self, one: Path, other: Path, function: str, seeds: range) -> str:
         """How a run tells two programs apart; "" if none does."""
         for seed in seeds:
             try:

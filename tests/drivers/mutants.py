@@ -95,7 +95,7 @@ BODY: dict[str, tuple[str, Change]] = {
 class Score:
     """Verdicts on the mutants of one driver. `false`: proved, and told apart by a trace."""
 
-    made: int = 0
+    planted: int = 0
     refused: int = 0  # by the compiler
     alike: int = 0  # no trace tells them apart
     refuted: int = 0
@@ -120,7 +120,7 @@ def compiled(folder: Path, source: str, target: str, layout: str = "optimize") -
 
 
 def _of_case(case: Case, target: str) -> Subject:
-    def made(folder: Path) -> tuple[Driver, tuple[Artifact, ...]]:
+    def build(folder: Path) -> tuple[Driver, tuple[Artifact, ...]]:
         layout = "optimize"
         if case.registers:
             (folder / "chip.svd").write_text(svd(case.registers))
@@ -131,17 +131,17 @@ def _of_case(case: Case, target: str) -> Subject:
             (folder / name).write_text(text)
         return compiled(folder, case.source, target, layout)
 
-    return case.title, made
+    return case.title, build
 
 
 def _of_part(part: Part) -> Subject:
-    def made(folder: Path) -> tuple[Driver, tuple[Artifact, ...]]:
+    def build(folder: Path) -> tuple[Driver, tuple[Artifact, ...]]:
         text = part.text if part.text.startswith("<") else svd(part.text)
         (folder / "chip.svd").write_bytes(cut(part.file, part.base) if part.file else text.encode())
         (folder / "chip.overlay.yaml").write_text(part.overlay)
         return compiled(folder, part.source, "pulpino", f"fixed:{folder / 'chip.svd'}")
 
-    return part.name, made
+    return part.name, build
 
 
 def _of_chance(seed: int) -> Subject:
@@ -153,12 +153,12 @@ def _of_chance(seed: int) -> Subject:
 def _of_file(name: str) -> Subject:
     folder = ROOT / "hal" / "drivers"
 
-    def made(to: Path) -> tuple[Driver, tuple[Artifact, ...]]:
+    def build(to: Path) -> tuple[Driver, tuple[Artifact, ...]]:
         for header in folder.glob("*.h"):
             (to / header.name).write_bytes(header.read_bytes())
         return compiled(to, (folder / f"pulpino_{name}.bf.c").read_text(), "pulpino")
 
-    return f"pulpino {name}", made
+    return f"pulpino {name}", build
 
 
 def subject(number: int) -> Subject:
@@ -241,12 +241,14 @@ def judged(driver: Driver, artifacts: tuple[Artifact, ...], count: int, seed: in
     assert original is not None, "the original does not compile"
     able = judge.judged()
     for mutant in mutants(driver, artifacts, count, Random(seed)):
-        score.made += 1
+        score.planted += 1
         program = judge.compiled({a.name: a.data for a in mutant.artifacts}, "mutant")
         if program is None:
             score.refused += 1
             continue
-        distinct = {n: how for n in able if n in mutant.functions and (how := judge.apart(original, program, n, SEEDS))}
+        distinct = {
+            n: how for n in able if n in mutant.functions and (how := judge.difference(original, program, n, SEEDS))
+        }
         if not distinct:
             score.alike += 1
             continue

@@ -22,23 +22,23 @@ SLOW = (1, 7, 13, 22, 27)  # drivers, by their numbers, with proofs of a second 
 
 @pytest.mark.parametrize("number", [14, 31, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
 def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> None:
-    name, made = mutants.subject(number)
-    score = mutants.judged(*made(tmp_path), 6, 5, tmp_path)
+    name, build = mutants.subject(number)
+    score = mutants.judged(*build(tmp_path), 6, 5, tmp_path)
     assert score.false == [], name
-    assert score.made == 6 and score.refuted, "nothing was told apart: the test does not test"
+    assert score.planted == 6 and score.refuted, "nothing was told apart: the test does not test"
 
 
 def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that finds all ways alike."""
     for room in (verdicts, compare):
         monkeypatch.setattr(room, "compare", lambda *_: None)
-    _, made = mutants.subject(31)
-    assert mutants.judged(*made(tmp_path), 6, 5, tmp_path).false
+    _, build = mutants.subject(31)
+    assert mutants.judged(*build(tmp_path), 6, 5, tmp_path).false
 
 
 def test_the_judge_tells_programs_apart(tmp_path: Path) -> None:
-    _, made = mutants.subject(1)
-    driver, artifacts = made(tmp_path)
+    _, build = mutants.subject(1)
+    driver, artifacts = build(tmp_path)
     judge = Judge(driver, tmp_path)
     assert "spi_open" in judge.judged()
     files = {a.name: a.data for a in artifacts}
@@ -46,8 +46,8 @@ def test_the_judge_tells_programs_apart(tmp_path: Path) -> None:
     other = {**files, "case.c": files["case.c"].replace(b"divider", b"(divider + 1)", 2)}
     wrong = judge.compiled({n: d.replace(b"int (divider + 1)", b"int divider") for n, d in other.items()}, "wrong")
     assert one and same and wrong
-    assert not any(judge.apart(one, same, f, range(4)) for f in judge.judged())
-    assert judge.apart(one, wrong, "spi_open", range(4))
+    assert not any(judge.difference(one, same, f, range(4)) for f in judge.judged())
+    assert judge.difference(one, wrong, "spi_open", range(4))
     shutil.rmtree(tmp_path / "wrong")
     assert judge.compiled({"case.c": b"no C"}, "wrong") is None
     assert all(isinstance(a, Artifact) for a in artifacts)

@@ -25,7 +25,7 @@ from .recipe import FORMS
 from .units import OTHERS, TARGETS, Result, Unit, layers, networks, others, run
 
 ROOT = Path(__file__).parents[2]
-TOLD = 2000  # characters of a failure's text
+MAX_TEXT = 2000  # characters of a failure's text
 PARTS = ("networks", "layers", *OTHERS)
 SUMMED = 30  # units between two summaries
 ONE_UNIT = """
@@ -80,17 +80,17 @@ def main() -> int:
         for n, result in enumerate(work(missing, options, journal, start), start=1):
             journal.add(result)
             for failure in result.failures:
-                print(f"{failure['kind']}: {failure['command']}\n{failure['text'][-TOLD:]}", flush=True)
+                print(f"{failure['kind']}: {failure['command']}\n{failure['text'][-MAX_TEXT:]}", flush=True)
             if n % SUMMED == 0:
-                found = journal.write(units, about)
-                told = f"{n} of {len(missing)} units, {found['runs']} runs, {len(found['cases'])} failures"
-                print(told, file=sys.stderr, flush=True)
+                summary = journal.write(units, about)
+                progress = f"{n} of {len(missing)} units, {summary['runs']} runs, {len(summary['cases'])} failures"
+                print(progress, file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("interrupted: what follows is of the part that ran", file=sys.stderr)
     finally:
-        found = journal.write(units, {**about, "seconds": round(time.monotonic() - start)})
-    print(json.dumps(found, indent=1))
-    return int(bool(found["cases"]))
+        summary = journal.write(units, {**about, "seconds": round(time.monotonic() - start)})
+    print(json.dumps(summary, indent=1))
+    return int(bool(summary["cases"]))
 
 
 def work(missing: list[Unit], options: argparse.Namespace, journal: Journal, start: float) -> Iterator[Result]:
@@ -138,7 +138,7 @@ def _in_a_process(*asked: object) -> Result:
         command = [sys.executable, "-c", ONE_UNIT, str(file)]
         done = subprocess.run(command, input=pickle.dumps(asked), capture_output=True, cwd=ROOT)
         if done.returncode or not file.exists():
-            raise RuntimeError(f"the process ended with status {done.returncode}: {done.stderr.decode()[-TOLD:]}")
+            raise RuntimeError(f"the process ended with status {done.returncode}: {done.stderr.decode()[-MAX_TEXT:]}")
         result = pickle.loads(file.read_bytes())
         assert isinstance(result, Result)
         return result

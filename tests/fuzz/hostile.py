@@ -53,11 +53,11 @@ ATOMS = (
 
 def names(seed: int) -> Iterator[str]:
     """Different names without end."""
-    random, known = Random(seed), set[str]()
+    random, used = Random(seed), set[str]()
     while True:
         name = "".join(random.choices(ATOMS, k=random.choice((1, 2, 2, 3, 3, 4, 6, 12))))
-        if visible(name) not in known:  # two tensors of such names are refused
-            known.add(visible(name))
+        if visible(name) not in used:  # two tensors of such names are refused
+            used.add(visible(name))
             yield name
 
 
@@ -178,15 +178,15 @@ def tool(command: Sequence[str], folder: Path) -> str:
 
 def shapes_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
     """JSON and pictures without their texts. JSON is ASCII, so that no reader meets half a character."""
-    found = dict[str, Any]()
+    shapes = dict[str, Any]()
     for a in artifacts:
         if a.name.endswith(".json"):
             assert a.data.isascii()
-            found[a.name] = shape_of(json.loads(a.data))
+            shapes[a.name] = shape_of(json.loads(a.data))
         elif a.name.endswith((".svg",)):
             root = ElementTree.fromstring(a.data)
-            found[a.name] = [(e.tag, sorted(e.attrib)) for e in root.iter()]
-    return found
+            shapes[a.name] = [(e.tag, sorted(e.attrib)) for e in root.iter()]
+    return shapes
 
 
 def shape_of(value: Any) -> Any:
@@ -218,16 +218,16 @@ def cluster(words: Iterator[str], folder: Path) -> Seen:
     rows = [{"name": w, "target": "host", "flash": 400, "ram": "64K", "share": 1.0} for w in own]
     facts = {"devices": rows, "source": own[0], "medium": {"kind": "switch", "bits_per_s": 1e9}}
     description.write_text(yaml.safe_dump(facts, allow_unicode=True), encoding="utf-8")
-    made = build_cluster(ClusterRequest(file, description, "net"))
-    publish(made.artifacts, folder)
-    drawn = [made.timeline and timeline_picture(made.timeline, own, 1.0, own[0]).svg()]
+    built = build_cluster(ClusterRequest(file, description, "net"))
+    publish(built.artifacts, folder)
+    drawn = [built.timeline and timeline_picture(built.timeline, own, 1.0, own[0]).svg()]
     pictures = [Artifact("timeline.svg", text.encode()) for text in drawn if text]
     tokens = {}
-    for name in ("net_cluster.h", *(a.name for a in made.artifacts if a.name.endswith((".c", ".h")))):
+    for name in ("net_cluster.h", *(a.name for a in built.artifacts if a.name.endswith((".c", ".h")))):
         text = tool([*WARN, "-I", str(hal_dir() / "include"), "-E", "-P", "-x", "c", name], folder)
         text = re.sub(r"NET_DEVICE_\w+", "NET_DEVICE", re.sub(r"0x[0-9a-f]{8}u", "HASH", text))
         tokens[name] = " ".join(text.split())
-    return Seen(tokens, {}, shapes_of([*made.artifacts, *pictures]))
+    return Seen(tokens, {}, shapes_of([*built.artifacts, *pictures]))
 
 
 WARN = ("gcc", "-std=c11", "-trigraphs", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I.")
@@ -242,7 +242,7 @@ def driver(words: Iterator[str], folder: Path) -> Seen:
     """The products of a driver on a register description of these names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "d.bf.c").write_text(DRIVER)
-    known = set[str]()
+    used = set[str]()
 
     def name(stem: str = "") -> str:
         """One that XML can hold. Names of the source's registers and fields have no other letters or digits."""
@@ -250,8 +250,8 @@ def driver(words: Iterator[str], folder: Path) -> Seen:
             word = "".join(c for c in word if is_xml(c) and not (stem and c.isalnum()))
             word = " ".join(f"{word[:1]}{stem}{word[1:]}".split())
             means = re.sub("[^A-Z0-9]", "", word.upper())  # to whoever looks for a field of the source
-            if word and word not in known and "%s" not in word and (stem or means not in ("A", "B", "RA", "RB")):
-                known.add(word)
+            if word and word not in used and "%s" not in word and (stem or means not in ("A", "B", "RA", "RB")):
+                used.add(word)
                 return escape(word)
         raise StopIteration
 
@@ -286,7 +286,7 @@ def driver(words: Iterator[str], folder: Path) -> Seen:
 
 
 @dataclass(frozen=True)
-class Way:
+class Use:
     """A use of names. `names`: of a model or a description; `ports`: inputs of a model."""
 
     run: Callable[[Iterator[str], Path], Seen]
@@ -295,21 +295,21 @@ class Way:
 
 
 PORTS = Form("host", 24, {"tile": "off"})
-WAYS = {
-    **{name: Way(partial(compiled, form=form), form.names) for name, form in FORMS.items()},
-    "ports": Way(partial(compiled, form=PORTS, ports=6), PORTS.names + 5, 6),
-    "cluster": Way(cluster, 11),
-    "driver": Way(driver, 4 * FIELDS),
+USES = {
+    **{name: Use(partial(compiled, form=form), form.names) for name, form in FORMS.items()},
+    "ports": Use(partial(compiled, form=PORTS, ports=6), PORTS.names + 5, 6),
+    "cluster": Use(cluster, 11),
+    "driver": Use(driver, 4 * FIELDS),
 }
 
 
-def problems(way: str, seeds: Sequence[int], folder: Path) -> Iterator[tuple[int, str]]:
+def problems(kind: str, seeds: Sequence[int], folder: Path) -> Iterator[tuple[int, str]]:
     """Seeds, and what was not read as it is with plain names."""
-    use = WAYS[way]
-    expected = use.run(plain(), folder / way)
+    use = USES[kind]
+    expected = use.run(plain(), folder / kind)
     for seed in seeds:
         try:
-            wrong = different(use.run(names(seed), folder / way), expected, use.ports)
+            wrong = different(use.run(names(seed), folder / kind), expected, use.ports)
         except (AssertionError, EdgebuildError, ValueError, ElementTree.ParseError) as error:
             wrong = str(error)
         if wrong:

@@ -74,11 +74,11 @@ class Journal:
 
     def write(self, units: Iterable[Unit], more: dict[str, Any]) -> dict[str, Any]:
         """`fuzz.json`, whole at every moment."""
-        found = {**self.summary(units), **more}
+        summary = {**self.summary(units), **more}
         part = self.output / "fuzz.json.part"
-        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
         part.replace(self.output / "fuzz.json")
-        return found
+        return summary
 
 
 def _line(result: Result) -> str:

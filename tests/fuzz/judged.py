@@ -102,12 +102,12 @@ def printed(plan: Plan, planted: Fault | None = None) -> tuple[tuple[Artifact, .
     right, places = code.kernel_uses, dict[tuple[str, str], int]()
 
     def uses(*arguments: Any) -> list[code.Use]:
-        made = right(*arguments)
-        for use in made:
+        calls = right(*arguments)
+        for use in calls:
             for op, name, size in slots(use.op.name, use.kernel):  # parts of an op have its name, and other sizes
                 places[op, name] = max(size, places.get((op, name), 0))
         return [replace(u, kernel=planted.planted(u.kernel)) if planted and u.op.name == planted.op else u
-                for u in made]  # fmt: skip
+                for u in calls]  # fmt: skip
 
     with patch.object(code, "kernel_uses", uses):
         artifacts = emit(plan, "")
@@ -120,11 +120,11 @@ def dynamic(model: onnx.ModelProto, random: Random) -> bytes:
 
     logging.getLogger().setLevel(logging.ERROR)  # it advises
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "given.onnx"), Path(folder, "made.onnx")
+        given, output = Path(folder, "given.onnx"), Path(folder, "made.onnx")
         onnx.save(model, given)
         weights = random.choice((QuantType.QInt8, QuantType.QUInt8))
-        quantize_dynamic(given, made, weight_type=weights, per_channel=random.random() < 0.5)
-        model = onnx.load(made)
+        quantize_dynamic(given, output, weight_type=weights, per_channel=random.random() < 0.5)
+        model = onnx.load(output)
     if not any(node.op_type.endswith(("Integer", "DynamicQuantizeLSTM")) for node in model.graph.node):
         raise ValueError("nothing in it is quantised")
     return bytes(model.SerializeToString())
@@ -142,7 +142,7 @@ def written(form: str, seed: int, place: Path) -> Path:
     return file
 
 
-def way(random: Random) -> dict[str, Value]:
+def random_options(random: Random) -> dict[str, Value]:
     """A way to compile; mostly one of tiling."""
     if random.random() < 0.2:
         return {"map": random.choice(MAPS)}
@@ -156,7 +156,7 @@ def verdicts(form: str, seed: int, folder: Path, scores: dict[str, int]) -> Iter
         file = written(form, seed, place)
     except ValueError:
         return
-    troubles = list(judged(file, way(random), random, place, scores, FAULTS))
+    troubles = list(judged(file, random_options(random), random, place, scores, FAULTS))
     yield from troubles
     if not troubles:
         shutil.rmtree(place)

@@ -79,8 +79,8 @@ def compiled(model: Path, target: str, options: Mapping[str, Value]) -> tuple[Ar
     """Compile the model. Raises EdgebuildError where it is refused, Failure for all else."""
     try:
         with at_most(PLAN_SECONDS), SHARED.of(model):
-            known = {name: value for name, value in options.items() if name != "dma"}  # which is of the run
-            return compile_model(model_request(model, NAME, target, known))
+            settings = {name: value for name, value in options.items() if name != "dma"}  # which is of the run
+            return compile_model(model_request(model, NAME, target, settings))
     except EdgebuildError:
         raise
     except TooLong:
@@ -108,12 +108,12 @@ def check_explained(report: Mapping[str, Any]) -> None:
     for memory, size in report["ram"]["by_memory"].items():
         if memory in nearest:
             continue
-        taken = np.zeros(size, bool)
+        used = np.zeros(size, bool)
         for b in report["layout"]["buffers"]:
             if b["memory"] == memory:
-                taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
-        if not taken.all():
-            raise Failure("unexplained", memory, f"{np.count_nonzero(~taken)} of {size} B of {memory} are no buffer's")
+                used[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
+        if not used.all():
+            raise Failure("unexplained", memory, f"{np.count_nonzero(~used)} of {size} B of {memory} are no buffer's")
 
 
 def digest(artifacts: Sequence[Artifact]) -> str:
@@ -137,9 +137,9 @@ class Machine:
         sources = [*self.target.startup, "src/counter.c"]
         sources += list(runner.sources if runner else ("src/semihost_host.c",))
         for source in sources:
-            made = self.folder / (Path(source).stem + ".o")
-            self._tool([*self.flags, f"-I{hal / 'include'}", "-c", str(hal / source), "-o", str(made)], self.folder)
-            self.shared.append(str(made))
+            output = self.folder / (Path(source).stem + ".o")
+            self._tool([*self.flags, f"-I{hal / 'include'}", "-c", str(hal / source), "-o", str(output)], self.folder)
+            self.shared.append(str(output))
 
     @cached_property
     def target(self) -> Target:

@@ -41,7 +41,7 @@ Options = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
-class Found:
+class Case:
     """A failure, what led to it, and the file that shows it."""
 
     recipe: Recipe
@@ -66,7 +66,7 @@ class Tally:
     programs: Counter[str] = field(default_factory=Counter)  # that were built and run, by target and mode
     planned: Counter[str] = field(default_factory=Counter)  # plans that were run on values alone
     refused: dict[str, int] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
 
     def refuse(self, text: str) -> None:
         reason = re.sub(r"\(.*|'[^']*'|\d+", "", text).strip()[:80]
@@ -102,9 +102,9 @@ def moved(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
         return
     s, first = choice(recipe.seed * len(FORMS) + FORMS.index(recipe.form)), target.levels[0]
     room = min(first.size, max(MIN_ROOM, int(arena * s.rng.uniform(0.1, 1.2))))
-    way: Options = {"map": s.pick(*MAPS), **({"limit": f"{first.name}={room}"} if s.rng.random() < 0.8 else {})}
+    options: Options = {"map": s.pick(*MAPS), **({"limit": f"{first.name}={room}"} if s.rng.random() < 0.8 else {})}
     when = s.pick("eager", "lazy", f"random:{recipe.seed % 1000}")
-    yield {**way, **({"dma": when} if target.firmware is None else {})}
+    yield {**options, **({"dma": when} if target.firmware is None else {})}
 
 
 class Judge:
@@ -201,11 +201,11 @@ def sweep(
         if not text.startswith("not a valid"):
             return tally.refuse(text)
         failure = Failure("traceback", text, "a reader fails on a network that its format's checker takes")
-        return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
+        return tally.cases.append(Case(recipe, "host", {"tile": "off"}, failure))
     except ValueError as reason:
         return tally.refuse(str(reason))
     except Failure as failure:
-        return tally.found.append(Found(recipe, "host", {"tile": "off"}, failure))
+        return tally.cases.append(Case(recipe, "host", {"tile": "off"}, failure))
     for machine in machines:
         mine = list(ways or modes(recipe, judge.arena, judge.flash, machine.target))
         Random(recipe.seed).shuffle(mine)
@@ -213,7 +213,7 @@ def sweep(
 
 
 def _sweep_on(machine: Machine, judge: Judge, ways: Sequence[Options], most: int, tally: Tally) -> None:
-    recipe, causes, known, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
+    recipe, causes, marks, arenas = judge.recipe, set[str](), set[str](), dict[str, int]()
     for options in sorted(ways, key=lambda o: o.get("objective") == "ram"):  # what is to be least comes last
         tally.runs += 1
         what = " ".join([machine.name, *(str(v) if o in NAMED else o for o, v in options.items())])
@@ -221,19 +221,19 @@ def _sweep_on(machine: Machine, judge: Judge, ways: Sequence[Options], most: int
             artifacts = compiled(judge.file, machine.name, options)
             check_explained(report_of(artifacts))
             mark = digest(artifacts)
-            if mark in known:
+            if mark in marks:
                 tally.same += 1
-            elif most and len(known) >= most:
+            elif most and len(marks) >= most:
                 tally.planned[what] += 1
             else:
                 judge.execute(machine, artifacts, options)
-                known.add(mark)
+                marks.add(mark)
                 tally.programs[what] += 1
         except EdgebuildError:
             continue
         except Failure as failure:
             if failure.cause not in causes:
-                tally.found.append(Found(recipe, machine.name, options, failure))
+                tally.cases.append(Case(recipe, machine.name, options, failure))
             causes.add(failure.cause)
             continue
         if "map" in options:
@@ -247,61 +247,61 @@ def _least(recipe: Recipe, machine: Machine, options: Options, arenas: dict[str,
     if options.get("objective") == "ram" and arenas[str(options)] > min(arenas.values()):
         best = min(arenas, key=lambda name: arenas[name])
         text = f"{arenas[str(options)]} B with {dict(options)}, {arenas[best]} B with {best}"
-        tally.found.append(Found(recipe, machine.name, options, Failure("not_least", "objective ram", text)))
+        tally.cases.append(Case(recipe, machine.name, options, Failure("not_least", "objective ram", text)))
 
 
-def fails(recipe: Recipe, found: Found, machine: Machine, folder: Path) -> Failure | None:
-    """How a recipe fails in the mode of `found`, if in the same way."""
+def fails(recipe: Recipe, case: Case, machine: Machine, folder: Path) -> Failure | None:
+    """How a recipe fails in the mode of `case`, if in the same way."""
     try:
         if not recipe.layers or recipe.layers[0].operands:
             return None
-        Judge(recipe, folder).run(machine, found.options)
+        Judge(recipe, folder).run(machine, case.options)
     except (EdgebuildError, ValueError):
         return None
     except Failure as failure:
-        return failure if failure.kind == found.failure.kind else None
+        return failure if failure.kind == case.failure.kind else None
     return None
 
 
-def smaller(found: Found, machine: Machine, folder: Path) -> Found:
+def smaller(case: Case, machine: Machine, folder: Path) -> Case:
     """The failure with as few layers as can be, then with sizes as small as can be."""
-    if found.failure.kind in ("timeout", "not_least", "unexplained"):
-        return found
-    return _narrower(_shorter(found, machine, folder), machine, folder)
+    if case.failure.kind in ("timeout", "not_least", "unexplained"):
+        return case
+    return _narrower(_shorter(case, machine, folder), machine, folder)
 
 
-def _shorter(found: Found, machine: Machine, folder: Path) -> Found:
+def _shorter(case: Case, machine: Machine, folder: Path) -> Case:
     """Take away one layer after another."""
     tried, again = 0, True
     while again and tried < SMALLER_BY:
         again = False
-        for layer in reversed(found.recipe.layers):
+        for layer in reversed(case.recipe.layers):
             if not layer.operands or tried >= SMALLER_BY:
                 continue
             tried += 1
-            less = found.recipe.without(layer.number)
-            failure = fails(less, found, machine, folder)
+            less = case.recipe.without(layer.number)
+            failure = fails(less, case, machine, folder)
             if failure is not None:
-                found, again = Found(less, found.target, found.options, failure), True
-    return found
+                case, again = Case(less, case.target, case.options, failure), True
+    return case
 
 
-def _narrower(found: Found, machine: Machine, folder: Path) -> Found:
+def _narrower(case: Case, machine: Machine, folder: Path) -> Case:
     """Bound every size that a layer drew: to 1, to half, to one less, as long as the failure remains."""
     tried, again = 0, True
     while again and tried < SMALLER_BY:
         again = False
-        for number, name, size in drawn_sizes(found.recipe):
+        for number, name, size in drawn_sizes(case.recipe):
             for most in dict.fromkeys((1, size // 2, size - 1)):
                 if tried >= SMALLER_BY or not 1 <= most < size:
                     continue
                 tried += 1
-                less = found.recipe.bounded(number, name, most)
-                failure = fails(less, found, machine, folder)
+                less = case.recipe.bounded(number, name, most)
+                failure = fails(less, case, machine, folder)
                 if failure is not None:
-                    found, again = Found(less, found.target, found.options, failure), True
+                    case, again = Case(less, case.target, case.options, failure), True
                     break
-    return found
+    return case
 
 
 def drawn_sizes(recipe: Recipe) -> list[tuple[int, str, int]]:
@@ -312,22 +312,22 @@ def drawn_sizes(recipe: Recipe) -> list[tuple[int, str, int]]:
     return [(number, name, size) for number, sizes in writer.used.items() for name, size in sizes.items()]
 
 
-def keep(found: Found, cases: Path) -> Found:
+def keep(case: Case, cases: Path) -> Case:
     """Write the network as a case with a line in the README beside it."""
     cases.mkdir(parents=True, exist_ok=True)
-    r = found.recipe
-    tile = "_".join(str(v) for v in found.options.values()).replace(".", "_").lower()
-    name = f"{found.failure.kind}_{r.form}_{r.seed}_{found.target}_{tile}.{r.suffix}"
+    r = case.recipe
+    tile = "_".join(str(v) for v in case.options.values()).replace(".", "_").lower()
+    name = f"{case.failure.kind}_{r.form}_{r.seed}_{case.target}_{tile}.{r.suffix}"
     (cases / name).write_bytes(WRITERS[r.form].write(r))
-    kept = Found(r, found.target, found.options, found.failure, str(cases / name))
+    kept = Case(r, case.target, case.options, case.failure, str(cases / name))
     readme = cases / "README.md"
     if not readme.exists():
         readme.write_text(
             "# Networks that went wrong\n\n| file | command | what was seen | layers |\n|---|---|---|---|\n"
         )
-    seen = found.failure.text.strip().splitlines()[-1][:160].replace("|", "/")
+    seen = case.failure.text.strip().splitlines()[-1][:160].replace("|", "/")
     with readme.open("a", encoding="utf-8") as file:
-        file.write(f"| {name} | `{kept.command}` | {found.failure.kind}: {seen} | {r.described()} |\n")
+        file.write(f"| {name} | `{kept.command}` | {case.failure.kind}: {seen} | {r.described()} |\n")
     return kept
 
 

@@ -65,7 +65,7 @@ DOMAIN |= dict.fromkeys(("Exp", "Cosh", "Sinh"), "small")
 @cache
 def by_schema(count: int) -> tuple[str, ...]:
     """Operators of the registry that compute a float tensor of `count` float tensors, with no attribute needed."""
-    found = []
+    names = []
     for name in sorted(ONNX_READERS):
         if name in {*ROWS, *LAYERS} or not onnx.defs.has(name, OPSET):
             continue
@@ -75,8 +75,8 @@ def by_schema(count: int) -> tuple[str, ...]:
         alike = enough and {p.type_str for p in ports} == {schema.outputs[0].type_str}
         required = any(a.required or count > 1 for a in schema.attributes.values())  # two operands: not Conv, not Gemm
         if alike and not required and "tensor(float)" in ports[0].types and (schema.min_input or 1) >= min(count, 2):
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
 def ints(w: Any, values: Any) -> str:
@@ -192,9 +192,9 @@ def place(name: str) -> Make:
     def make(w: Any, x: Any, *_: Any) -> Any:
         axis = axis_of(w, x)
         more = {"select_last_index": 1} if w.s.between(0, 3) == 0 else {}
-        found = w.node(name, [w.exactly(x)], axis=w.s.pick(axis, axis - len(x.shape)), keepdims=0, **more)
+        index = w.node(name, [w.exactly(x)], axis=w.s.pick(axis, axis - len(x.shape)), keepdims=0, **more)
         table = w.constant(w.s.rng.standard_normal((x.shape[axis], *w.s.pick((), (3,)))).astype(np.float32))
-        return w.node("Gather", [table, found], axis=0)
+        return w.node("Gather", [table, index], axis=0)
 
     return make
 
@@ -462,15 +462,15 @@ def recurrent(name: str, gates: int) -> Make:
         if not steps:
             raise DoesNotFit
         t = w.s.pick(*steps)
-        way = w.s.pick("forward", "reverse", "bidirectional")
-        ways = 2 if way == "bidirectional" else 1
+        direction = w.s.pick("forward", "reverse", "bidirectional")
+        ways = 2 if direction == "bidirectional" else 1
         line = w.several("Reshape", [x, ints(w, [t, 1, n // t])], 1, free=True)[0]
         size = (n // t) ** -0.5
         weights = [w.normal(ways, gates * hidden, n // t, size=size), w.normal(ways, gates * hidden, hidden, size=0.4)]
         bias = [w.normal(ways, 2 * gates * hidden, size=0.3)] if w.s.pick(True, False) else []
         more = {"linear_before_reset": w.s.pick(0, 1)} if name == "GRU" else {}
-        made = w.several(name, [line, *weights, *bias], 1, free=True, hidden_size=hidden, direction=way, **more)[0]
-        return w.node("Reshape", [made, ints(w, [1, t * ways, hidden])])
+        y = w.several(name, [line, *weights, *bias], 1, free=True, hidden_size=hidden, direction=direction, **more)[0]
+        return w.node("Reshape", [y, ints(w, [1, t * ways, hidden])])
 
     return make
 

@@ -95,11 +95,11 @@ class OnnxWriter:
         number, values = len(self.nodes), [v for v in operands if isinstance(v, Value)]
         results = [f"n{number}" if i == 0 else f"n{number}_{i}" for i in range(count)]
         node = helper.make_node(operator, names, results, f"{operator.lower()}{number}", **attributes)
-        made = self._inferred(node, values, free)
+        types = self._inferred(node, values, free)
         exact = operator in KEEP and all(v.exact for v in values)
         self.nodes.append(node)
-        self.shapes |= {name: shape for name, (shape, _) in zip(results, made, strict=True)}
-        return [Value(name, shape, exact, dtype) for name, (shape, dtype) in zip(results, made, strict=True)]
+        self.shapes |= {name: shape for name, (shape, _) in zip(results, types, strict=True)}
+        return [Value(name, shape, exact, dtype) for name, (shape, dtype) in zip(results, types, strict=True)]
 
     def declared(
         self, operator: str, x: Value, operands: Sequence[str], shape: tuple[int, ...], **attributes: object
@@ -121,10 +121,10 @@ class OnnxWriter:
         graph = helper.make_graph([node], "one", values, results, used)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         try:
-            found = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+            inferred = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
         except (shape_inference.InferenceError, ValueError):
             raise DoesNotFit from None
-        types = [value.type.tensor_type for value in found.graph.output]
+        types = [value.type.tensor_type for value in inferred.graph.output]
         shapes = [tuple(d.dim_value for d in t.shape.dim) for t in types]
         if any(min(s, default=1) < 1 or (not free and s[:1] != (self.batch,)) or prod(s) > LARGEST for s in shapes):
             raise DoesNotFit
@@ -329,12 +329,12 @@ class OnnxWriter:
         return x
 
     def binary(self, x: Value, y: Value) -> Value:
-        known = [name for name in by_schema(2) if name != "Concat"]
+        others = [name for name in by_schema(2) if name != "Concat"]
         if x == y and x.shape[0] == 1 and self.s.pick(True, False):  # beside itself without its first dimension
             first = self.constant(np.zeros(1, np.int64))
             (view,) = self.several("Squeeze", [x, first], 1, free=True)
             x, y = self.s.pick((x, view), (view, x))
-        return self.node(self.s.pick("Add", "Add", *known), [x, y])
+        return self.node(self.s.pick("Add", "Add", *others), [x, y])
 
     def add(self, x: Value, y: Value) -> Value:
         return self.node("Add", [x, y])
@@ -441,13 +441,13 @@ WORDS = (
 
 def with_real_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     """A QDQ model whose sums and products with constants have them as real numbers, off their steps."""
-    known = {c.name: c for c in model.graph.initializer}
+    constants = {c.name: c for c in model.graph.initializer}
     readers = {name: node for node in model.graph.node for name in node.input}
     for node in list(model.graph.node):
-        constant = node.op_type == "DequantizeLinear" and all(name in known for name in node.input)
+        constant = node.op_type == "DequantizeLinear" and all(name in constants for name in node.input)
         if not constant or readers[node.output[0]].op_type not in ("Add", "Mul"):
             continue
-        values, scale, zero = (numpy_helper.to_array(known[name]).astype(np.float32) for name in node.input)
+        values, scale, zero = (numpy_helper.to_array(constants[name]).astype(np.float32) for name in node.input)
         off = np.random.default_rng(values.size).uniform(-0.5, 0.5, values.shape)
         real = ((values - zero + off) * scale).astype(np.float32)
         model.graph.initializer.append(numpy_helper.from_array(real, node.output[0]))
@@ -464,10 +464,10 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
 
     onnxruntime computes the standard's body in float32, of which equal values leave nothing but rounding.
     """
-    made = list[onnx.NodeProto]()
+    nodes = list[onnx.NodeProto]()
     for node in model.graph.node:
         if node.op_type != "MeanVarianceNormalization":
-            made.append(node)
+            nodes.append(node)
             continue
         (x,), (y,), (axes,) = node.input, node.output, (helper.get_attribute_value(a) for a in node.attribute)
         numbers = {f"{y}_axes": np.array(axes), f"{y}_tiny": np.float64(1e-9)}
@@ -482,10 +482,10 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
             ("Add", [f"{y}_deviation", f"{y}_tiny"], "divisor", {}),
             ("Div", [f"{y}_rest", f"{y}_divisor"], "quotient", {}),
         ]
-        made += [helper.make_node(kind, names, [f"{y}_{to}"], **more) for kind, names, to, more in steps]
-        made.append(helper.make_node("Cast", [f"{y}_quotient"], [y], to=TensorProto.FLOAT))
+        nodes += [helper.make_node(kind, names, [f"{y}_{to}"], **more) for kind, names, to, more in steps]
+        nodes.append(helper.make_node("Cast", [f"{y}_quotient"], [y], to=TensorProto.FLOAT))
     del model.graph.node[:]
-    model.graph.node.extend(made)
+    model.graph.node.extend(nodes)
     return model
 
 

@@ -19,7 +19,7 @@ from edgebuild.base.errors import EdgebuildError
 from tests.drivers import test_random
 from tests.importers import fuzz as damage
 
-from .hostile import WAYS, problems
+from .hostile import USES, problems
 from .machine import Failure, compiled, report_of
 from .networks import WRITERS, drawn
 
@@ -45,8 +45,8 @@ def driver_programs(seed: int, count: int, folder: Path) -> Iterator[Trouble]:
     trouble, low, high = _programs(seed, count, target, folder, cpp), 0, count
     while trouble is not None and low + 1 < high:
         middle = (low + high) // 2
-        found = _programs(seed, middle, target, folder, cpp)
-        low, high, trouble = (low, middle, found) if found else (middle, high, trouble)
+        failure = _programs(seed, middle, target, folder, cpp)
+        low, high, trouble = (low, middle, failure) if failure else (middle, high, trouble)
     if trouble is not None:
         yield trouble
 
@@ -58,17 +58,17 @@ def mutants_of_drivers(number: int, count: int, folder: Path, scores: dict[str, 
     """
     from tests.drivers import mutants
 
-    name, made = mutants.subject(number)
+    name, build = mutants.subject(number)
     folder = folder / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     command = f"python -m tests.fuzz --only mutants --seed {number} --count {count}"
     try:
-        score = mutants.judged(*made(folder), count, number, folder)
+        score = mutants.judged(*build(folder), count, number, folder)
     except Exception:
         yield Trouble("traceback", command, f"{name}\n{traceback.format_exc()}")
         return
     shutil.rmtree(folder)
-    for word in ("made", "refused", "alike", "refuted", "unknown"):
+    for word in ("planted", "refused", "alike", "refuted", "unknown"):
         scores[word] = scores.get(word, 0) + getattr(score, word)
     yield from (Trouble("wrong", command, f"{name}: proved, and not alike: {text}") for text in score.false)
 
@@ -105,17 +105,17 @@ def damaged_file(form: str, seed: int, count: int, folder: Path) -> Iterator[Tro
         shutil.rmtree(place)
 
 
-def hostile_names(way: str, seed: int, count: int, folder: Path) -> Iterator[Trouble]:
+def hostile_names(kind: str, seed: int, count: int, folder: Path) -> Iterator[Trouble]:
     """So many names at least: products say of them what they say of plain ones."""
-    models = -(-count // WAYS[way].names)
+    models = -(-count // USES[kind].names)
     seeds = range(seed * models, (seed + 1) * models)
     try:
-        for number, wrong in problems(way, seeds, folder):
-            code = f"print(*problems('{way}', [{number}], Path('build/fuzz/names')))"
+        for number, wrong in problems(kind, seeds, folder):
+            code = f"print(*problems('{kind}', [{number}], Path('build/fuzz/names')))"
             command = f'python -c "from pathlib import Path; from tests.fuzz.hostile import problems; {code}"'
             yield Trouble("wrong", command, wrong)
     except Exception:
-        yield Trouble("traceback", f"names {way} {seed}", traceback.format_exc())
+        yield Trouble("traceback", f"names {kind} {seed}", traceback.format_exc())
 
 
 def plan_of_energy(seed: int, folder: Path) -> Iterator[Trouble]:
@@ -149,8 +149,8 @@ def plan_faults(plan: dict[str, Any]) -> Iterator[str]:
         if chosen not in layer["points"]:
             yield f"layer {layer['name']} runs in a way that is not among its points"
     costs = {(c["from"], c["to"]): c for c in plan["switch_costs"]}
-    way = [plan["start"], *(layer["config"] for layer in layers), plan["start"]]
-    needed = [pair for pair in pairwise(way) if pair[0] != pair[1]]
+    configs = [plan["start"], *(layer["config"] for layer in layers), plan["start"]]
+    needed = [pair for pair in pairwise(configs) if pair[0] != pair[1]]
     if sorted(needed) != sorted((s["from"], s["to"]) for s in switches):
         yield f"the clock changes {needed}, the plan lists {switches}"
     busy = sum(p["time_us"] for p in (*layers, *switches))

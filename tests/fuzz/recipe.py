@@ -53,10 +53,10 @@ class Recipe:
     def without(self, number: int) -> Recipe:
         """The recipe less one layer: its readers read its first operand."""
         gone = next(layer for layer in self.layers if layer.number == number)
-        stand_in = gone.operands[:1]
+        first = gone.operands[:1]
 
         def new(names: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(m for n in names for m in (stand_in if n == number else (n,)))
+            return tuple(m for n in names for m in (first if n == number else (n,)))
 
         kept = (replace(layer, operands=new(layer.operands)) for layer in self.layers if layer is not gone)
         return replace(self, layers=tuple(kept), outputs=tuple(n for n in self.outputs if n != number))

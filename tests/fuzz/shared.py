@@ -21,7 +21,7 @@ class Shared:
     def __init__(self) -> None:
         self.file: tuple[str, bytes] = ("", b"")
         self.graph: Graph | None = None
-        self.known: dict[tuple[object, ...], Any] = {}
+        self.cached: dict[tuple[object, ...], Any] = {}
         self.target = cache(pipeline.load_target)
         self.prepare, self.scheduled, self.layout = pipeline.prepare, search._scheduled, search.layout
 
@@ -30,7 +30,7 @@ class Shared:
         """Compilations of this model share what they can."""
         file = str(model), model.read_bytes()
         if file != self.file:
-            self.file, self.graph, self.known = file, None, {}
+            self.file, self.graph, self.cached = file, None, {}
         with (
             patch.object(pipeline, "prepare", self._prepare),
             patch.object(pipeline, "load_target", self.target),
@@ -46,9 +46,9 @@ class Shared:
         return self.graph
 
     def _kept(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        if key not in self.known:
-            self.known[key] = make()
-        return self.known[key]
+        if key not in self.cached:
+            self.cached[key] = make()
+        return self.cached[key]
 
     def _scheduled(self, graph: Graph, target: Any, request: Any, *more: Any, **named: Any) -> Any:
         make = partial(self.scheduled, graph, target, request, *more, **named)

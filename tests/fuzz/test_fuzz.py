@@ -18,7 +18,7 @@ from edgebuild.model.formats.onnx.onnx_operators import READERS as ONNX_READERS
 from edgebuild.model.formats.tflite.tflite_operators import READERS as TFLITE_READERS
 from tests.fuzz.journal import Journal
 from tests.fuzz.machine import Machine, TooLong, at_most, check_explained, compiled, machine, report_of
-from tests.fuzz.networks import WRITERS, Found, Judge, Tally, beside, drawn, drawn_sizes, keep, recipes, smaller, sweep
+from tests.fuzz.networks import WRITERS, Case, Judge, Tally, beside, drawn, drawn_sizes, keep, recipes, smaller, sweep
 from tests.fuzz.onnx_rows import OPSET
 from tests.fuzz.onnx_writer import OnnxWriter
 from tests.fuzz.others import damaged_file, plan_faults, plan_of_energy
@@ -33,8 +33,8 @@ FIRST, HOST = 21, 2
 TARGETS = (("mps2-an386", 1), ("mps3-an547", 2), ("riscv-virt", 3), ("microbit", 4), ("pulp-cluster", 5))
 
 
-def told(found: list[Found]) -> str:
-    return "\n".join(f"{f.failure.kind}: {f.recipe.form} {f.recipe.seed} {f.target} {dict(f.options)}" for f in found)
+def listed(cases: list[Case]) -> str:
+    return "\n".join(f"{f.failure.kind}: {f.recipe.form} {f.recipe.seed} {f.target} {dict(f.options)}" for f in cases)
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +49,9 @@ def test_networks_on_the_host(form: str, host: Machine, tmp_path: Path) -> None:
     tally = Tally()
     for recipe in recipes(FIRST, HOST, [form]):
         sweep(recipe, [host], tmp_path, tally)
-    assert not tally.found, told(tally.found)
+    assert not tally.cases, listed(tally.cases)
     assert tally.runs - tally.same > HOST
-    assert any(way in what.split() for what in tally.programs for way in ("layer", "auto", "dory")), tally.programs
+    assert any(mode in what.split() for what in tally.programs for mode in ("layer", "auto", "dory")), tally.programs
 
 
 @pytest.mark.one_in(2)
@@ -62,7 +62,7 @@ def test_a_network_of_many_layers(form: str, host: Machine, tmp_path: Path) -> N
     recipe, tally = drawn(form, FIRST, blocks=15), Tally()
     sweep(recipe, [host], tmp_path, tally, most=2)
     assert len(recipe.layers) > 30 and tally.runs > 5
-    assert not tally.found, told(tally.found)
+    assert not tally.cases, listed(tally.cases)
 
 
 def test_values_without_a_scale_make_no_network() -> None:
@@ -84,7 +84,7 @@ def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) 
     for recipe in recipes(100 * seed, 3, ["tflite" if seed % 2 else "qdq"]):
         if not tally.runs:  # the reference may refuse a network, whose values become infinite
             sweep(recipe, [machine(target, tmp_path)], tmp_path, tally)
-    assert not tally.found, told(tally.found)
+    assert not tally.cases, listed(tally.cases)
     assert tally.runs
 
 
@@ -92,7 +92,7 @@ def test_networks_on_a_simulated_target(target: str, seed: int, tmp_path: Path) 
 def test_layers_side_by_side(tmp_path: Path) -> None:
     tally, recipe = Tally(), draw_beside("tflite", 1)
     beside("tflite", 1, [machine("mps2-an386", tmp_path)], tmp_path, tally)
-    assert not tally.found, told(tally.found)
+    assert not tally.cases, listed(tally.cases)
     assert tally.programs.total() >= 2 and sum(not layer.operands for layer in recipe.layers) == BESIDE
 
 
@@ -119,7 +119,7 @@ def test_the_least_memory_is_at_most_that_of_auto(tmp_path: Path) -> None:
     file = tmp_path / "network.onnx"
     file.write_bytes(WRITERS["qdq"].write(drawn("qdq", 7040099)))
     ways: list[dict[str, Any]] = [{"objective": "ram"}, {"tile": "auto"}, {"tile": "off"}, {"tile": "ffmt"}]
-    least, *others = (report_of(compiled(file, "host", way))["ram"]["arena_bytes"] for way in ways)
+    least, *others = (report_of(compiled(file, "host", options))["ram"]["arena_bytes"] for options in ways)
     assert least <= min(others)
 
 
@@ -168,8 +168,8 @@ def test_a_planted_fault_is_found_and_made_small(
         tally = Tally()
         if len(words) > 7 and "add" in words:
             sweep(recipe, [host], tmp_path, tally)
-        if tally.found:
-            small = smaller(tally.found[0], host, tmp_path / "small")
+        if tally.cases:
+            small = smaller(tally.cases[0], host, tmp_path / "small")
             break
     assert small.failure.kind == "wrong"
     assert len(small.recipe.layers) < len(recipe.layers)
@@ -197,8 +197,8 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     again = Journal(tmp_path, resume=True)
     assert again.missing(units) == units[1:]
     again.add(Result(units[1].name, runs=5, networks=1))
-    found = again.write(units, {})
-    assert (found["wrong"], found["runs"], found["units"]) == (0, 11, 2)
+    summary = again.write(units, {})
+    assert (summary["wrong"], summary["runs"], summary["units"]) == (0, 11, 2)
     assert Journal(tmp_path, resume=True).missing(units) == units[2:]
     assert Journal(tmp_path, resume=False).missing(units) == units
 
@@ -218,8 +218,8 @@ def test_every_operator_name_of_tflite_is_drawn() -> None:
 
 
 def test_every_operator_name_of_onnx_is_drawn() -> None:
-    known = {name for name in ONNX_READERS if onnx.defs.has(name, OPSET)}
-    missing = {name for name in known if not onnx.defs.get_schema(name, OPSET).deprecated} | {"LSTM", "GRU", "RNN"}
+    names = {name for name in ONNX_READERS if onnx.defs.has(name, OPSET)}
+    missing = {name for name in names if not onnx.defs.get_schema(name, OPSET).deprecated} | {"LSTM", "GRU", "RNN"}
     for seed in range(MAX_NETWORKS):
         missing -= {node.op_type for node in written(OnnxWriter(drawn("float", seed))).nodes}
         if not missing:

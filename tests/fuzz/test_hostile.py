@@ -24,7 +24,7 @@ from edgebuild.model.emit.pictures import timeline_picture
 from edgebuild.model.plan.distribute.timeline import Span, Timeline
 from tests.clocks.trees import whole
 from tests.conftest import ROOT, run
-from tests.fuzz.hostile import ATOMS, WAYS, names, problems, shown
+from tests.fuzz.hostile import ATOMS, USES, names, problems, shown
 
 COMPILERS = ("gcc", "g++", "arm-none-eabi-gcc", "riscv64-unknown-elf-gcc")
 MANY = 10_000
@@ -32,9 +32,9 @@ PACKAGE = ROOT / "edgebuild"
 
 
 @pytest.mark.needs(*COMPILERS)
-@pytest.mark.parametrize("way", ["rows", "ports", "cluster", "driver"])
-def test_a_few_names(way: str, tmp_path: Path) -> None:
-    assert not list(problems(way, [1, 2], tmp_path))
+@pytest.mark.parametrize("kind", ["rows", "ports", "cluster", "driver"])
+def test_a_few_names(kind: str, tmp_path: Path) -> None:
+    assert not list(problems(kind, [1, 2], tmp_path))
 
 
 def test_the_row_of_a_device_tells_its_whole_name(tmp_path: Path) -> None:
@@ -46,14 +46,14 @@ def test_the_row_of_a_device_tells_its_whole_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs(*COMPILERS)
-@pytest.mark.parametrize("way", WAYS)
-def test_many_names(way: str, tmp_path: Path) -> None:
-    assert not list(problems(way, range(-(-MANY // WAYS[way].names)), tmp_path))
+@pytest.mark.parametrize("kind", USES)
+def test_many_names(kind: str, tmp_path: Path) -> None:
+    assert not list(problems(kind, range(-(-MANY // USES[kind].names)), tmp_path))
 
 
 @pytest.mark.needs("gcc", "g++")
-@pytest.mark.parametrize("way", ["ports", "driver"])
-def test_what_lets_a_name_through_is_seen(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["ports", "driver"])
+def test_what_lets_a_name_through_is_seen(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`*/` was broken before a backslash became `/`, so that `*` and a backslash became one."""
 
     def former(name: str) -> str:
@@ -62,7 +62,7 @@ def test_what_lets_a_name_through_is_seen(way: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(text, "comment", former)  # of names
     monkeypatch.setattr(templates, "comment", former)
     monkeypatch.setitem(templates.environment().filters, "quoted", '"{}"'.format)
-    assert list(problems(way, range(4), tmp_path))
+    assert list(problems(kind, range(4), tmp_path))
 
 
 def drawn(count: int) -> list[str]:
@@ -183,16 +183,16 @@ def test_templates_print_texts_in_comments_and_strings_through_a_sink() -> None:
 
 def printed(template: str) -> list[str]:
     """The expressions inside of comments, strings and `#error`."""
-    known: list[str] = []
+    expressions: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
-        known.append(match[1].strip(" -"))
-        return f"\0{len(known) - 1}\0"
+        expressions.append(match[1].strip(" -"))
+        return f"\0{len(expressions) - 1}\0"
 
     whole = re.sub(r"\{\{(.*?)\}\}", mark, re.sub(r"\{#.*?#\}", "", template, flags=re.S), flags=re.S)
     whole = re.sub(r"\{%.*?%\}", "", whole, flags=re.S)
     inside = re.findall(r"/\*.*?\*/|\"[^\"\n]*\"|//[^\n]*|#error[^\n]*", whole, flags=re.S)
-    return [known[int(n)] for span in inside for n in re.findall("\0(\\d+)\0", span)]
+    return [expressions[int(n)] for span in inside for n in re.findall("\0(\\d+)\0", span)]
 
 
 def test_a_template_without_a_sink_is_seen() -> None:
@@ -223,14 +223,14 @@ def test_a_description_of_a_target_stays_in_its_comment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
+    ("file", "old", "new", "reason"),
     [
         ("targets/diana.yaml", "  digital:", "  'a/*b':", "engine 'a/*b' becomes a part of names in C"),
         ("targets/microbit.yaml", "RAM:", "'RÄM':", "is no name for a linker region"),
     ],
 )
-def test_names_that_become_identifiers_are_checked(file: str, old: str, new: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(EdgebuildError, match=re.escape(said)):
+def test_names_that_become_identifiers_are_checked(file: str, old: str, new: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(EdgebuildError, match=re.escape(reason)):
         load_target(str(changed(tmp_path, file, old, new)))
 
 

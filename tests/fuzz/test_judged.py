@@ -24,8 +24,8 @@ def test_verdicts_of_the_judge_are_counted(
     """Of `verify` as it is, of one that calls all equal, and of one that calls nothing equal."""
     scores = dict[str, int]()
     if verdict is not None:
-        said: dict[str, Any] = {"equal": verdict, "differs": [], "differences": {}}
-        monkeypatch.setattr(judge, "verify", lambda *_: said)
+        result: dict[str, Any] = {"equal": verdict, "differs": [], "differences": {}}
+        monkeypatch.setattr(judge, "verify", lambda *_: result)
     file = judged.written("qdq", SEED, tmp_path)
     troubles = list(judged.judged(file, {"tile": "off"}, Random(1), tmp_path, scores, 1))
     kinds = {None: [], True: ["missed"], False: ["false_alarm"]}

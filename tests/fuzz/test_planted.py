@@ -28,11 +28,11 @@ def constants(name: str, change: Callable[[Array], Array], *kinds: str) -> Spoil
     """Constants of this name, of ops of these kinds, are others."""
 
     def spoil(kind: str, kernel: Kernel) -> Kernel:
-        made = tuple(
+        spoiled = tuple(
             replace(c, data=np.ascontiguousarray(change(c.data)).astype(c.data.dtype)) if c.name == name else c
             for c in kernel.constants
         )
-        return replace(kernel, constants=made) if kind in kinds else kernel
+        return replace(kernel, constants=spoiled) if kind in kinds else kernel
 
     return spoil
 
@@ -76,14 +76,14 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def judges(tmp_path_factory: pytest.TempPathFactory) -> list[Judge]:
     """The networks of the slice, as far as an oracle takes them."""
 
-    def made() -> Iterator[Judge]:
+    def usable() -> Iterator[Judge]:
         for number, recipe in enumerate(recipes(FIRST, HOST, FORMS)):
             try:
                 yield Judge(recipe, tmp_path_factory.mktemp(f"network{number}"))
             except (EdgebuildError, ValueError):
                 continue
 
-    return list(made())
+    return list(usable())
 
 
 @pytest.mark.one_in(2)

@@ -48,7 +48,7 @@ def test_harmed_streams_over_a_port(tmp_path: Path, port: str) -> None:
     assert counts["accepted"] > LEAST * MANY, counts
 
 
-def found(folder: Path, port: str, file: str, edits: list[tuple[str, str]]) -> tuple[dict[str, Any], str]:
+def counted(folder: Path, port: str, file: str, edits: list[tuple[str, str]]) -> tuple[dict[str, Any], str]:
     """Counts of a program in whose hal a file has mistakes."""
     hal = folder / "hal"
     for part in ("include", "src"):
@@ -65,8 +65,8 @@ def found(folder: Path, port: str, file: str, edits: list[tuple[str, str]]) -> t
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", PLANTED)
 def test_mistakes_of_the_receiver(tmp_path: Path, name: str) -> None:
-    counts, said = found(tmp_path, "bytes", "src/cluster.c", PLANTED[name])
-    assert counts.get("wrong") or "AddressSanitizer" in said, counts
+    counts, output = counted(tmp_path, "bytes", "src/cluster.c", PLANTED[name])
+    assert counts.get("wrong") or "AddressSanitizer" in output, counts
 
 
 NUMBER = ("include/eb_ring.h", "behind <= EB_LINK_LATE && number != c->moved", "behind <= mask / 2u")
@@ -78,5 +78,5 @@ STUCK = {"a wrong number of a datagram": ("udp", *NUMBER), "a wrong number of a 
 @pytest.mark.parametrize("name", STUCK)
 def test_mistakes_after_which_nothing_works(tmp_path: Path, name: str) -> None:
     port, file, *edit = STUCK[name]
-    counts, _ = found(tmp_path, port, file, [(edit[0], edit[1])])
+    counts, _ = counted(tmp_path, port, file, [(edit[0], edit[1])])
     assert counts["not_recovered"], counts

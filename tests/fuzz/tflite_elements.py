@@ -33,8 +33,8 @@ class Row:
 def options_of(name: str) -> Any:
     """The schema's options of an operator with none to be chosen, if it has such a table."""
     words = {"MAXIMUM": "MaximumMinimum", "MINIMUM": "MaximumMinimum", "SELECT_V2": "SelectV2"}
-    made = getattr(schema, f"{words.get(name, name.title().replace('_', ''))}OptionsT", None)
-    return made() if made is not None else None
+    table = getattr(schema, f"{words.get(name, name.title().replace('_', ''))}OptionsT", None)
+    return table() if table is not None else None
 
 
 # ---- one operand, every element by itself

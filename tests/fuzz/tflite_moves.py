@@ -34,8 +34,8 @@ def flatter(w: Parts, x: Value) -> Value:
 def slice_(w: Parts, x: Value, *_: Value) -> Value:
     begin = [0, *(w.s.between(0, n - 1) for n in x.shape[1:])]
     size = [w.s.between(1, n - b) for n, b in zip(x.shape, begin, strict=True)]
-    told = [w.s.pick(n, -1) if b + n == m else n for n, b, m in zip(size, begin, x.shape, strict=True)]
-    return w.emit("SLICE", [x, w.list_of(begin), w.list_of(told)], size, x.quant)
+    sizes = [w.s.pick(n, -1) if b + n == m else n for n, b, m in zip(size, begin, x.shape, strict=True)]
+    return w.emit("SLICE", [x, w.list_of(begin), w.list_of(sizes)], size, x.quant)
 
 
 def strided(w: Parts, x: Value, *_: Value) -> Value:
@@ -90,9 +90,9 @@ def split_v(w: Parts, x: Value, *_: Value) -> Value:
     sizes = [n for n in (first, x.shape[axis] - first) if n]
     options.numSplits = len(sizes)
     shapes = [[n if d == axis else m for d, m in enumerate(x.shape)] for n in sizes]
-    told = [*sizes[:-1], w.s.pick(sizes[-1], -1)]
+    lengths = [*sizes[:-1], w.s.pick(sizes[-1], -1)]
     where = w.constant(np.array(axis, np.int32))
-    return w.s.pick(*w.several("SPLIT_V", [x, w.list_of(told), where], shapes, x.quant, options))
+    return w.s.pick(*w.several("SPLIT_V", [x, w.list_of(lengths), where], shapes, x.quant, options))
 
 
 def pack(w: Parts, x: Value, *others: Value) -> Value:
@@ -162,9 +162,9 @@ def densified(w: Parts, x: Value, *_: Value) -> Value:
     if w.twin:
         constant: Value | int = w.constant(data)
     else:
-        told, values = sparse(data, list(range(len(shape))), {}, {len(shape) - 1})
+        sparsity, values = sparse(data, list(range(len(shape))), {}, {len(shape) - 1})
         stored = w.file.tensor(f"c{len(w.file.tensors)}", shape, "float32", None, values)
-        w.file.tensors[stored].sparsity = told
+        w.file.tensors[stored].sparsity = sparsity
         dense = w.file.tensor(f"t{len(w.file.tensors)}", shape, "float32")
         w.file.operator("DENSIFY", [stored], [dense], schema.DensifyOptionsT())
         constant = dense
@@ -260,8 +260,8 @@ def transpose(w: Parts, x: Value, *_: Value) -> Value:
 def expand_dims(w: Parts, x: Value, *_: Value) -> Value:
     x = flatter(w, x)
     axis = w.s.between(1, len(x.shape))
-    told = w.s.pick(axis, axis - len(x.shape) - 1)
-    return w.emit("EXPAND_DIMS", [x, w.list_of([told])], (*x.shape[:axis], 1, *x.shape[axis:]), x.quant)
+    position = w.s.pick(axis, axis - len(x.shape) - 1)
+    return w.emit("EXPAND_DIMS", [x, w.list_of([position])], (*x.shape[:axis], 1, *x.shape[axis:]), x.quant)
 
 
 def squeeze(w: Parts, x: Value, *_: Value) -> Value:
@@ -283,9 +283,9 @@ def gather(w: Parts, x: Value, *_: Value) -> Value:
         return w.emit("GATHER", [table, index], (*index.shape, *columns), table.quant, options)
     axis = _axis(w, x)
     options.axis = axis
-    known = w.s.rng.integers(0, x.shape[axis], w.s.between(1, 5)).astype(np.int32)
-    shape = (*x.shape[:axis], len(known), *x.shape[axis + 1 :])
-    return w.emit("GATHER", [x, w.constant(known)], shape, x.quant, options)
+    indices = w.s.rng.integers(0, x.shape[axis], w.s.between(1, 5)).astype(np.int32)
+    shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
+    return w.emit("GATHER", [x, w.constant(indices)], shape, x.quant, options)
 
 
 def gather_nd(w: Parts, x: Value, *_: Value) -> Value:
@@ -299,8 +299,8 @@ def gather_nd(w: Parts, x: Value, *_: Value) -> Value:
         table = w.filled((count, w.s.between(1, 4)))
         return w.emit("GATHER_ND", [table, index], (*wide[:-1], table.shape[1]), table.quant)
     depth, many = w.s.between(1, len(x.shape)), w.s.between(1, 5)
-    known = np.stack([w.s.rng.integers(0, n, (1, many)) for n in x.shape[:depth]], axis=-1).astype(np.int32)
-    return w.emit("GATHER_ND", [x, w.constant(known)], (1, many, *x.shape[depth:]), x.quant)
+    indices = np.stack([w.s.rng.integers(0, n, (1, many)) for n in x.shape[:depth]], axis=-1).astype(np.int32)
+    return w.emit("GATHER_ND", [x, w.constant(indices)], (1, many, *x.shape[depth:]), x.quant)
 
 
 def updated(w: Parts, x: Value, *_: Value) -> Value:
@@ -310,11 +310,11 @@ def updated(w: Parts, x: Value, *_: Value) -> Value:
     part = w.fresh([1 if d == 0 else w.s.between(1, n) for d, n in enumerate(x.shape)], x.quant)
     start: Value | int = w.list_of([w.s.between(0, n) for n in x.shape])
     if w.s.pick(True, False):
-        found = w.given((len(x.shape), w.s.between(1, max(x.shape))), None, "float32")
+        scores = w.given((len(x.shape), w.s.between(1, max(x.shape))), None, "float32")
         options = schema.ArgMaxOptionsT()
         options.outputType = TYPES["int32"]
         start = w.emit(
-            "ARG_MAX", [found, w.constant(np.array(1, np.int32))], (len(x.shape),), None, options, "int32", True
+            "ARG_MAX", [scores, w.constant(np.array(1, np.int32))], (len(x.shape),), None, options, "int32", True
         )
     return w.emit("DYNAMIC_UPDATE_SLICE", [x, part, start], x.shape, x.quant)
 

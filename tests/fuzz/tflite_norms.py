@@ -201,9 +201,9 @@ def box_of_landmarks(w: Parts, x: Value, *_: Value) -> Value:
     x = landmarks(w, x, 3)
     size, scale = [w.s.between(1, 9) for _ in range(2)], [float(w.s.pick(0.5, 1.0, 1.5)) for _ in range(2)]
     if not w.twin:
-        told = {"subset_idxs": list(range(x.shape[1])), "left_rotation_idx": 0, "right_rotation_idx": 0}
-        told |= dict(zip(("output_width", "output_height", "scale_x", "scale_y"), (*size, *scale), strict=True))
-        options = bytes(flexbuffers.Dumps({**told, "target_rotation_radians": 0.0}))
+        settings = {"subset_idxs": list(range(x.shape[1])), "left_rotation_idx": 0, "right_rotation_idx": 0}
+        settings |= dict(zip(("output_width", "output_height", "scale_x", "scale_y"), (*size, *scale), strict=True))
+        options = bytes(flexbuffers.Dumps({**settings, "target_rotation_radians": 0.0}))
         return w.emit("custom Landmarks2TransformMatrix", [x], (1, 4, 4), None, options, exact=False)
     axis, wide, ends = w.list_of([1]), (1, 3, 1), list[Value]()
     for end in ("MAX", "MIN"):

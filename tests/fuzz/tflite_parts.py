@@ -89,13 +89,13 @@ class Parts:
         dtype = dtype or self.kind
         quant = quant if dtype in FULL else None
         exact = all(v.exact for v in inputs if isinstance(v, Value)) if exact is None else exact or dtype in FULL
-        made = [
+        results = [
             Value(self.file.tensor(f"t{len(self.file.tensors)}", shape, dtype, quant), tuple(shape), quant, exact)
             for shape in shapes
         ]
         operands = [v.index if isinstance(v, Value) else v for v in inputs]
-        self.file.operator(name, operands, [v.index for v in made], options)
-        return made
+        self.file.operator(name, operands, [v.index for v in results], options)
+        return results
 
     def constant(self, data: Array, quant: Quant | None = None) -> int:
         return self.file.tensor(f"c{len(self.file.tensors)}", data.shape, str(data.dtype), quant, data)

@@ -17,12 +17,12 @@ SMOOTHING = {"smoothing": 409, "one_minus_smoothing": 15975, "smoothing_bits": 1
 SMOOTHING |= {"alternate_smoothing": 983, "alternate_one_minus_smoothing": 15401, "min_signal_remaining": 819}
 
 
-def _signal(w: Parts, name: str, inputs: list[Any], results: list[tuple[tuple[int, ...], str]], **told: Any) -> Value:
+def _signal(w: Parts, name: str, inputs: list[Any], results: list[tuple[tuple[int, ...], str]], **attrs: Any) -> Value:
     """A custom operator; its first result. The others are left."""
-    made = [w.file.tensor(f"t{len(w.file.tensors)}", shape, dtype) for shape, dtype in results]
+    tensors = [w.file.tensor(f"t{len(w.file.tensors)}", shape, dtype) for shape, dtype in results]
     operands = [v.index if isinstance(v, Value) else v for v in inputs]
-    w.file.operator(f"custom Signal{name}", operands, made, bytes(flexbuffers.Dumps(told)))
-    return Value(made[0], results[0][0], None)
+    w.file.operator(f"custom Signal{name}", operands, tensors, bytes(flexbuffers.Dumps(attrs)))
+    return Value(tensors[0], results[0][0], None)
 
 
 def _beside(first: Value, shape: tuple[int, ...]) -> Value:
@@ -64,17 +64,17 @@ def bands(w: Parts, x: Value, *_: Value) -> Value:
     rising = [s.rng.integers(0, 4097, max(int(widths.sum()), 1)).astype(np.int16)]
     tables = [*rising, 4096 - rising[0], ends[:-1], np.cumsum(widths) - widths, widths]
     held = [w.constant(t.astype(np.int16)) for t in tables]
-    found = _signal(w, "FilterBank", [energy, *held], [((count,), "uint64")], num_channels=count)
+    channels = _signal(w, "FilterBank", [energy, *held], [((count,), "uint64")], num_channels=count)
     bits = _beside(scaled, ())
-    found = _signal(w, "FilterBankSquareRoot", [found, bits], [((count,), "uint32")])
+    channels = _signal(w, "FilterBankSquareRoot", [channels, bits], [((count,), "uint32")])
     both = [((count,), "uint32")] * 2
-    told = {**SMOOTHING, "clamping": s.pick(True, False), "num_channels": count}
-    found = _signal(w, "FilterBankSpectralSubtraction", [found], both, **told)
+    attrs = {**SMOOTHING, "clamping": s.pick(True, False), "num_channels": count}
+    channels = _signal(w, "FilterBankSpectralSubtraction", [channels], both, **attrs)
     gains = w.constant(s.rng.integers(0, 4096, 125).astype(np.int16))
-    noise = _beside(found, (count,))
-    found = _signal(w, "PCAN", [found, noise, gains], [((count,), "uint32")], snr_shift=6)
-    told = {"input_correction_bits": s.between(0, 3), "output_scale": s.pick(64, 1600)}
-    return _finished(w, _signal(w, "FilterBankLog", [found], [((count,), "int16")], **told))
+    noise = _beside(channels, (count,))
+    channels = _signal(w, "PCAN", [channels, noise, gains], [((count,), "uint32")], snr_shift=6)
+    attrs = {"input_correction_bits": s.between(0, 3), "output_scale": s.pick(64, 1600)}
+    return _finished(w, _signal(w, "FilterBankLog", [channels], [((count,), "int16")], **attrs))
 
 
 def frames(w: Parts, x: Value, *_: Value) -> Value:
@@ -89,9 +89,9 @@ def frames(w: Parts, x: Value, *_: Value) -> Value:
     spectra = _signal(w, "Rfft", [framed], [((count, size + 2), "int16")], T=7, fft_length=size)
     back = _signal(w, "Irfft", [spectra], [((count, size), "int16")], T=7, fft_length=size)
     added = _signal(w, "OverlapAdd", [back], [((count * step,), "int16")], T=7, frame_step=step)
-    told = {"num_channels": count * step, "stacker_left_context": left, "stacker_right_context": 0, "stacker_step": 1}
+    attrs = {"num_channels": count * step, "stacker_left_context": left, "stacker_right_context": 0, "stacker_step": 1}
     stack = [((count * step * (left + 1),), "int16"), ((), "bool")]
-    return _finished(w, _signal(w, "Stacker", [added], stack, **told))
+    return _finished(w, _signal(w, "Stacker", [added], stack, **attrs))
 
 
 def last_slots(w: Parts, x: Value, *_: Value) -> Value:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from . import clusters, judged
-from .hostile import WAYS
+from .hostile import USES
 from .machine import machine
-from .networks import Found, Tally, beside, drawn, keep, smaller, sweep
+from .networks import Case, Tally, beside, drawn, keep, smaller, sweep
 from .others import damaged_file, driver_programs, hostile_names, mutants_of_drivers, plan_of_energy
 from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
@@ -80,7 +80,7 @@ def others(part: str, seed: int, count: int) -> Iterator[Unit]:
         "damaged": (DAMAGED, list(FORMS)),
         "energy": (1, ["tflite"]),
         "wire": (len(PORTS), list(PORTS)),
-        "names": (NAMED, list(WAYS)),
+        "names": (NAMED, list(USES)),
         "mutants": (MUTANTS, [""]),
         "judge": (1, list(judged.FORMS)),
         "clusters": (1, list(clusters.FORMS)),
@@ -110,17 +110,17 @@ def run(unit: Unit, folder: Path, common: frozenset[str] = frozenset(), most: in
         sweep(drawn(unit.form, unit.seed, unit.blocks), machines, place, tally, most)
     result.runs, result.networks, result.equal_plans = tally.runs, tally.networks, tally.same
     result.refused, result.programs, result.planned = tally.refused, dict(tally.programs), dict(tally.planned)
-    for found in tally.found:
-        cause = f"{found.failure.cause} {found.target}"
-        small = found if cause in common else smaller(found, machine(found.target, place), place / "small")
+    for case in tally.cases:
+        cause = f"{case.failure.cause} {case.target}"
+        small = case if cause in common else smaller(case, machine(case.target, place), place / "small")
         result.failures.append(_kept(keep(small, folder / "cases")))
         result.causes.append(cause)
     return result
 
 
-def _kept(found: Found) -> dict[str, str]:
-    text = f"{found.recipe.described()}\n{found.failure.where}\n{found.failure.text}"
-    return {"kind": found.failure.kind, "command": found.command, "text": text}
+def _kept(case: Case) -> dict[str, str]:
+    text = f"{case.recipe.described()}\n{case.failure.where}\n{case.failure.text}"
+    return {"kind": case.failure.kind, "command": case.command, "text": text}
 
 
 OTHERS: dict[str, Callable[[Unit, Path, dict[str, int]], Iterator[Any]]] = {
