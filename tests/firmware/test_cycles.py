@@ -162,11 +162,11 @@ def test_lines_and_reloads_of_a_program(tmp_path: Path) -> None:
 def test_a_model_is_counted(board: str | None) -> None:
     target = load_target("mps2-an386")
     artifacts = compile_model(ModelRequest(DIGITS, "model", target.name))
-    found = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True, flash_of=board)
-    assert sum(step["cycles"] for step in found["layers"]) == pytest.approx(found["cycles"], rel=0.02)
-    assert found["equal"] and found["cycles_model"].startswith("cortex-m4: ")
-    assert found["instructions"] < found["cycles"] < 2 * found["instructions"]
-    assert found.get("cycles_waited", 0) > 0 if board else "cycles_waited" not in found
+    verdict = verify(DIGITS, target, artifacts, by_layer=True, by_cycles=True, flash_of=board)
+    assert sum(step["cycles"] for step in verdict["layers"]) == pytest.approx(verdict["cycles"], rel=0.02)
+    assert verdict["equal"] and verdict["cycles_model"].startswith("cortex-m4: ")
+    assert verdict["instructions"] < verdict["cycles"] < 2 * verdict["instructions"]
+    assert verdict.get("cycles_waited", 0) > 0 if board else "cycles_waited" not in verdict
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")

@@ -38,11 +38,11 @@ def lines(statement: str) -> int:
     """That a program with this statement fetches from the flash of stm32f429."""
     target = load_target("mps2-an386")
     artifacts = fake.model(target, fake.code(statement, declare=TABLE))
-    found = verify(Path("fake.tflite"), target, artifacts, np.zeros((1, fake.SIZE), np.int8), by_cycles=True,
+    verdict = verify(Path("fake.tflite"), target, artifacts, np.zeros((1, fake.SIZE), np.int8), by_cycles=True,
                    flash_of="stm32f429")  # fmt: skip
-    assert found["equal"] and "5 wait states" in found["cycles_model"]
-    assert found["cycles_waited"] % flash_of("stm32f429").wait_states == 0
-    return int(found["cycles_waited"]) // flash_of("stm32f429").wait_states
+    assert verdict["equal"] and "5 wait states" in verdict["cycles_model"]
+    assert verdict["cycles_waited"] % flash_of("stm32f429").wait_states == 0
+    return int(verdict["cycles_waited"]) // flash_of("stm32f429").wait_states
 
 
 def reading(words: int, times: int) -> str:

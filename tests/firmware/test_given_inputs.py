@@ -74,7 +74,7 @@ def test_an_array_for_each_input(cache: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda x: x.pop("pos"), "error: the inputs have no array 'pos'"),
         (lambda x: x.update(step=x["pos"]), "error: the model has no input 'step'"),
@@ -88,13 +88,13 @@ def test_an_array_for_each_input(cache: str, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_arrays_that_do_not_fit(
-    change: Callable[[Arrays], Any], said: str, cache: str, capsys: pytest.CaptureFixture[str]
+    change: Callable[[Arrays], Any], message: str, cache: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = arrays()
     change(given)
     np.savez("in.npz", **given)
     assert main(["verify", cache, "--target", "host", "--inputs", "in.npz"]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_one_array_cannot_have_inputs_of_several_types(cache: str, capsys: pytest.CaptureFixture[str]) -> None:

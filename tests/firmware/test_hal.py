@@ -123,8 +123,8 @@ def linker(request: pytest.FixtureRequest, tmp_path: Path) -> Linker:
 
 
 def inside(target: str, memory: str, address: int) -> bool:
-    found = next(m for m in load_target(target).memories if m.name == memory)
-    return found.origin <= address < found.origin + found.size
+    region = next(m for m in load_target(target).memories if m.name == memory)
+    return region.origin <= address < region.origin + region.size
 
 
 def test_without_fragments_everything_goes_to_the_first_memory_of_its_role(linker: Linker) -> None:

@@ -66,9 +66,9 @@ def plotted(file: Path, artifacts: Sequence[Artifact]) -> Plot:
 
 def changed(artifacts: Sequence[Artifact], edit: Any, name: str = "model.c") -> list[Artifact]:
     """The artifacts with one file edited; it must not be what it was."""
-    found = [replace(a, data=edit(a.data)) if a.name == name else a for a in artifacts]
-    assert found != list(artifacts)
-    return found
+    edited = [replace(a, data=edit(a.data)) if a.name == name else a for a in artifacts]
+    assert edited != list(artifacts)
+    return edited
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -81,15 +81,15 @@ HOW: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("way", HOW)
-def test_every_step_is_seen_and_right(way: str, tmp_path: Path) -> None:
-    file, artifacts = compiled(layers(), tmp_path, **HOW[way])
+@pytest.mark.parametrize("form", HOW)
+def test_every_step_is_seen_and_right(form: str, tmp_path: Path) -> None:
+    file, artifacts = compiled(layers(), tmp_path, **HOW[form])
     result = verify(file, load_target("host"), artifacts)
     assert result["equal"] and result["first_difference"] is None, result
     computed = [op.outputs[0] for op in prepare(file).ops if not ops.SPECS[op.kind].view]
     assert set(computed) <= set(result["compared"]) and result["unseen"] == []
     reached, bounds = result["bounds_reached"]
-    least = bounds // 2 if "parts" in way else bounds - 3  # no directed operands for parts
+    least = bounds // 2 if "parts" in form else bounds - 3  # no directed operands for parts
     assert reached >= least, "an average of values of one scale, a table: not all can be reached"
 
 
@@ -122,10 +122,10 @@ def test_what_is_not_seen_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("way", ["parts of channels", "tiles by DMA"])
-def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["parts of channels", "tiles by DMA"])
+def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(form: str, tmp_path: Path) -> None:
     """A zero point of the depthwise convolution, or of one part of it."""
-    file, artifacts = compiled(layers(), tmp_path, **HOW[way])
+    file, artifacts = compiled(layers(), tmp_path, **HOW[form])
     call = re.compile(rb"(depthwise[^;]*?/\* y_zero \*/ )3,")
     result = verify(file, load_target("host"), changed(artifacts, lambda c: call.sub(rb"\g<1>4,", c, count=1)))
     named = [op.name for op in prepare(file).ops if op.kind == "depthwise_conv2d"]
@@ -142,7 +142,7 @@ def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(way: str, tmp_path: 
 def test_a_run_in_the_first_level_is_seen_as_a_whole(target: str, tmp_path: Path) -> None:
     """On one core and on several: its calls have no fences, so results inside are judged by those behind them."""
     file, artifacts = compiled(layers(), tmp_path, target, tile=None, map="auto", limit="L1=1200")
-    run = next(made for made in plotted(file, artifacts).steps if made[0].kind == "depthwise_conv2d")
+    run = next(step for step in plotted(file, artifacts).steps if step[0].kind == "depthwise_conv2d")
     assert len(run) > 1
     result = verify(file, load_target(target), artifacts)
     assert result["equal"] and result["directed"] and run[0].outputs[0] in result["unseen"], result
@@ -209,21 +209,21 @@ def test_directed_windows_reach_both_bounds_and_ties(tmp_path: Path) -> None:
     file, artifacts = compiled(layers(), tmp_path)
     plot = plotted(file, artifacts)
     rounds = directed_rounds(plot, Round([{} for _ in plot.steps], directed=False))
-    for step, op in ((k, op) for k, made in enumerate(plot.steps) for op in made if ops.SPECS[op.kind].total):
+    for step, op in ((k, op) for k, step_ops in enumerate(plot.steps) for op in step_ops if ops.SPECS[op.kind].total):
         x, w = plot.graph.operands(op)[:2]
         bias = plot.graph.operands(op)[2].data if len(op.inputs) > 2 else np.zeros(1)
         assert w.data is not None and bias is not None and x.quant and w.quant
         y = plot.graph.result(op)
         assert y.quant is not None
-        apart = set()
+        reached = set()
         for round_ in rounds:
             total = ops.SPECS[op.kind].total(op, plot.graph, round_.puts[step][x.name], w.data) + bias.ravel()  # type: ignore[misc]
             steps = total * x.quant.scale[0] * np.array(w.quant.scale) / y.quant.scale[0]
-            apart |= {"high"} if (steps > 300).any() else set()
-            apart |= {"low"} if (steps < -300).any() else set()
-            apart |= {"below"} if ((steps % 1 > 0.49) & (steps % 1 < 0.5)).any() else set()
-            apart |= {"above"} if ((steps % 1 > 0.5) & (steps % 1 < 0.51)).any() else set()
-        assert apart >= {"below", "above"}, op.name
+            reached |= {"high"} if (steps > 300).any() else set()
+            reached |= {"low"} if (steps < -300).any() else set()
+            reached |= {"below"} if ((steps % 1 > 0.49) & (steps % 1 < 0.5)).any() else set()
+            reached |= {"above"} if ((steps % 1 > 0.5) & (steps % 1 < 0.51)).any() else set()
+        assert reached >= {"below", "above"}, op.name
 
 
 # ---- a processor without VNNI, in numpy
@@ -310,8 +310,8 @@ def test_every_form_of_products_gets_one_sign(tmp_path: Path) -> None:
     feeds = {"x": rng.integers(0, 256, (4, 8)).astype(np.uint8), "v": rng.integers(-128, 128, (8, 5)).astype(np.int8)}
     right = ReferenceEvaluator(proto).run(None, {**feeds, "which": np.array(True)})
     assert len(oracles.in_one_sign(proto)) == 4
-    found = ReferenceEvaluator(proto, new_ops=[MatMulInteger]).run(None, {**feeds, "which": np.array(True)})
-    assert all(np.array_equal(a, b) for a, b in zip(found, right, strict=True))
+    outputs = ReferenceEvaluator(proto, new_ops=[MatMulInteger]).run(None, {**feeds, "which": np.array(True)})
+    assert all(np.array_equal(a, b) for a, b in zip(outputs, right, strict=True))
 
 
 # ---- judges that are known to be wrong, copies that no oracle runs
@@ -326,8 +326,8 @@ def test_what_tflite_micro_misreads_it_does_not_judge(tmp_path: Path, monkeypatc
     monkeypatch.setattr(oracles, "_has_litert", lambda: False)
     monkeypatch.setattr(oracles, "_interpreted", lambda *_: pytest.fail("the wrong judge was asked"))
     report = json.loads(compile_model(model_request(file, "model", "host", {}))[-1].data)
-    found = reference(file, [[np.array([[-128, -10, 0, 127]], np.int8)]], report)
-    assert found.outputs[0][0].tolist() == [[5, 5, 15, 127]] and "numpy" in found.judge
+    expected = reference(file, [[np.array([[-128, -10, 0, 127]], np.int8)]], report)
+    assert expected.outputs[0][0].tolist() == [[5, 5, 15, 127]] and "numpy" in expected.judge
 
 
 def test_constants_of_shapes_do_not_move(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_programs_end_with_the_command(name: str, status: int, tmp_path: Path) -
     (tmp_path / "runner.sh").write_text(RUNNER)
     (tmp_path / "board.yaml").write_text(BOARD.format(tmp_path))
     (tmp_path / "tmp").mkdir()
-    said, asked = pipe(tmp_path / "said"), pipe(tmp_path / "asked")
+    started, asked = pipe(tmp_path / "said"), pipe(tmp_path / "asked")
     model = ROOT / "sample_projects/digits/digits.onnx"
     command = [Path(sys.executable).with_name("edgebuild"), "verify", model, "--target", "board.yaml"]
     number = getattr(signal, name)
@@ -51,16 +51,16 @@ def test_programs_end_with_the_command(name: str, status: int, tmp_path: Path) -
     signal.signal(number, before)
     with process:
         assert process.stdout is not None
-        ready, _, _ = select.select([said, process.stdout], [], [])
-        assert said in ready, process.stdout.read().decode()
-        assert os.read(said, 99) == b"started\n"
+        ready, _, _ = select.select([started, process.stdout], [], [])
+        assert started in ready, process.stdout.read().decode()
+        assert os.read(started, 99) == b"started\n"
         process.send_signal(number)
         assert process.wait() == status, process.stdout.read().decode()
     rest = os.open(tmp_path / "said", os.O_RDONLY)
-    os.close(said)
+    os.close(started)
     os.close(asked)
-    with open(rest) as told:
-        assert told.read() == ""
+    with open(rest) as remaining:
+        assert remaining.read() == ""
     assert not [left for left in (tmp_path / "tmp").iterdir() if left.is_dir()]
 
 

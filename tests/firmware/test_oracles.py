@@ -72,10 +72,10 @@ def test_tflite_micro_tells_outputs_and_intermediate_results(tmp_path: Path) -> 
     tflite_relus(tmp_path / "m.tflite")
     inputs = [[np.array([row], np.int8)] for row in ([-128, -10, 0, 127], [1, 2, 3, -50])]
     report = {"model": {"format": "tflite"}, "inputs": [INT8], "outputs": [{**INT8, "name": "y"}]}
-    found = reference(tmp_path / "m.tflite", inputs, report)
-    assert found.slack == 0
-    assert [o[0].tolist() for o in found.outputs] == [[[5, 5, 15, 127]], [[16, 17, 18, 5]]]
-    assert [t["mid"].tolist() for t in found.tensors] == [[[-10, -10, 0, 127]], [[1, 2, 3, -10]]]
+    expected = reference(tmp_path / "m.tflite", inputs, report)
+    assert expected.slack == 0
+    assert [o[0].tolist() for o in expected.outputs] == [[[5, 5, 15, 127]], [[16, 17, 18, 5]]]
+    assert [t["mid"].tolist() for t in expected.tensors] == [[[-10, -10, 0, 127]], [[1, 2, 3, -10]]]
 
 
 def test_a_model_that_tflite_micro_refuses_is_a_diagnostic(tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ def test_onnx_with_a_real_surface_is_compared_as_integers(tmp_path: Path, stored
     onnx_file(tmp_path / "m.onnx", nodes, [1, 4], [1, 4], {"s": np.float32(0.5), "z": zero})
     port = {**INT8, "shape": [1, 4]}
     report = {"model": {"format": "onnx"}, "inputs": [{**port, "name": "x"}], "outputs": [{**port, "name": "y"}]}
-    found = reference(tmp_path / "m.onnx", [[np.array([[-128, 2, 4, 127]], np.int8)]], report)
-    assert found.outputs[0][0].dtype == np.int8 and found.slack == 1
-    assert found.outputs[0][0].tolist() == [[3, 3, 4, 127]]
-    assert found.tensors[0]["r"].tolist() == found.tensors[0]["p"].tolist() == [[3, 3, 4, 127]]
+    expected = reference(tmp_path / "m.onnx", [[np.array([[-128, 2, 4, 127]], np.int8)]], report)
+    assert expected.outputs[0][0].dtype == np.int8 and expected.slack == 1
+    assert expected.outputs[0][0].tolist() == [[3, 3, 4, 127]]
+    assert expected.tensors[0]["r"].tolist() == expected.tensors[0]["p"].tolist() == [[3, 3, 4, 127]]
 
 
 def test_unsigned_numbers_without_a_scale_are_compared_as_they_are(tmp_path: Path) -> None:
@@ -274,15 +274,15 @@ def test_constants_of_near_files_move_by_one_step_and_scales_stay(tmp_path: Path
     ]
     onnx_file(tmp_path / "net.onnx", nodes, [4], [4], {"c": constant, "s": steps[0][0], "z": steps[1][0]})
     near = onnx.load(str(near_file(tmp_path / "net.onnx", "onnx", rng, tmp_path))).graph.initializer
-    found = {t.name: numpy_helper.to_array(t) for t in near}
-    assert (found["s"], found["z"]) == (0.5, 3)
+    constants = {t.name: numpy_helper.to_array(t) for t in near}
+    assert (constants["s"], constants["z"]) == (0.5, 3)
 
     draft = Draft(choice(1))
     given, result = draft.input((4,), dtype="float32"), draft.tensor("y", (4,), "float32")
     draft.operator("ADD", [given, draft.tensor("c", (4,), "float32", None, constant)], [result], schema.AddOptionsT())
     (tmp_path / "net.tflite").write_bytes(draft.pack([given], [result]))
     read = read_model(near_file(tmp_path / "net.tflite", "tflite", rng, tmp_path)).tensors["c"].data
-    for moved in (found["c"], read):
+    for moved in (constants["c"], read):
         assert moved is not None and moved[0] == 0 and np.isinf(moved[3])
         for m, c in zip(moved[1:3], constant[1:3], strict=True):
             assert m in (np.nextafter(c, np.float32(-9)), np.nextafter(c, np.float32(9)))
@@ -323,9 +323,9 @@ def test_sums_of_machines_move_and_thresholds_of_trees_stay(tmp_path: Path) -> N
     node.attribute.append(helper.make_attribute("nodes_values", [1.5]))
     onnx_file(tmp_path / "net.onnx", [node], [1, 4], [1, 1], {})
     near = onnx.load(str(near_file(tmp_path / "net.onnx", "onnx", np.random.default_rng(1), tmp_path))).graph.node[0]
-    found = {a.name: list(a.floats) for a in near.attribute}
-    assert found["nodes_values"] == [1.5]
-    assert all(0 < abs(a - b) < 1e-6 for a, b in zip(found["coefficients"], [1.5, -2.0, 0.5, 3.0], strict=True))
+    attributes = {a.name: list(a.floats) for a in near.attribute}
+    assert attributes["nodes_values"] == [1.5]
+    assert all(0 < abs(a - b) < 1e-6 for a, b in zip(attributes["coefficients"], [1.5, -2.0, 0.5, 3.0], strict=True))
 
 
 def test_a_step_of_eight_bits_is_never_rounding() -> None:
@@ -342,8 +342,8 @@ def test_tensors_of_one_name_are_told_apart(tmp_path: Path) -> None:
         draft.operator("RELU", [source], [result])
     path = tmp_path / "same.tflite"
     path.write_bytes(draft.pack(ids[:1], [ids[2], ids[1]]))
-    found = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")))
-    assert found["equal"] and found["compared"] == ["same#2", "same"]
+    verdict = verify(path, load_target("host"), compile_model(ModelRequest(path, "model", "host")))
+    assert verdict["equal"] and verdict["compared"] == ["same#2", "same"]
 
 
 @pytest.mark.parametrize("second", ["RELU", "RELU6"])
@@ -437,8 +437,8 @@ def test_outputs_may_have_any_name(tmp_path: Path, name: str) -> None:
     graph = helper.make_graph([helper.make_node("Sigmoid", ["x"], [name])], "g", [x], [y, same])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), model)
     artifacts = compile_model(ModelRequest(model, "model", "host"))
-    found = verify(model, load_target("host"), artifacts)
-    assert found["equal"] and len(found["compared"]) == 2
+    verdict = verify(model, load_target("host"), artifacts)
+    assert verdict["equal"] and len(verdict["compared"]) == 2
 
 
 @pytest.mark.needs("gcc")

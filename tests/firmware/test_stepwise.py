@@ -112,10 +112,10 @@ def test_a_step_that_one_op_may_miss_is_no_fault_of_the_next(tmp_path: Path) -> 
     graph, vectors, expected = case(steep(), tmp_path / "net.onnx")
     own = stepwise(graph, vectors, expected)
     assert own is not None
-    apart = [
+    distances = [
         np.abs(m[0].astype(int) - t[0].astype(int)).max() for m, t in zip(own.outputs, expected.outputs, strict=True)
     ]
-    assert max(apart) > expected.slack  # what a fixed allowance would refuse
+    assert max(distances) > expected.slack  # what a fixed allowance would refuse
     assert verify(tmp_path / "net.onnx", load_target("host"), compiled(tmp_path / "net.onnx"))["equal"]
 
 
@@ -180,13 +180,13 @@ def halfway() -> onnx.ModelProto:
     return net.done(net.q(value, 0.84270079 / 20.5))
 
 
-@pytest.mark.parametrize(("found", "right"), [(20, True), (21, True), (19, False), (22, False)])
-def test_the_last_bit_of_a_real_function_decides(found: int, right: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("output", "right"), [(20, True), (21, True), (19, False), (22, False)])
+def test_the_last_bit_of_a_real_function_decides(output: int, right: bool, tmp_path: Path) -> None:
     """Either of the two nearest steps is right, and no other is."""
     graph, vectors, expected = case(halfway(), tmp_path / "net.onnx", count=1)
     up = vectors[0][0].reshape(graph.tensors[graph.outputs[0]].shape) > 0
     assert up.any() and not up.all()
-    seen = [{graph.outputs[0]: np.where(up, found + 3, 3 - found).astype(np.int8)}]
+    seen = [{graph.outputs[0]: np.where(up, output + 3, 3 - output).astype(np.int8)}]
     judged = stepwise(graph, vectors, expected, seen)
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
@@ -197,16 +197,16 @@ def selected() -> onnx.ModelProto:
     net, scale = Quantised(), 0.84270079 / 20.5
     value = net.q(net.op("Erf", net.op("Sign", net.op("Abs", net.input("x", (1, 6))))), scale)
     turned = net.op("Gather", value, net.longs(5, 4, 3, 2, 1, 0), axis=1)
-    apart = net.q(net.op("Sub", value, net.q(turned, scale)), scale)
-    largest, _ = net.ops("TopK", apart, net.longs(3), count=2)
+    difference = net.q(net.op("Sub", value, net.q(turned, scale)), scale)
+    largest, _ = net.ops("TopK", difference, net.longs(3), count=2)
     return net.done(net.q(largest, scale))
 
 
-@pytest.mark.parametrize(("found", "right"), [([1, 0, 0], True), ([0, -1, -1], True), ([2, 0, 0], False)])
-def test_ties_behind_a_selection(found: list[int], right: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("output", "right"), [([1, 0, 0], True), ([0, -1, -1], True), ([2, 0, 0], False)])
+def test_ties_behind_a_selection(output: list[int], right: bool, tmp_path: Path) -> None:
     """Each value may be either of its two nearest steps, so differences may be a step to either side."""
     graph, vectors, expected = case(selected(), tmp_path / "net.onnx", count=1)
-    seen = [{graph.outputs[0]: np.array([found], np.int8) + np.int8(3)}]
+    seen = [{graph.outputs[0]: np.array([output], np.int8) + np.int8(3)}]
     judged = stepwise(graph, vectors, expected, seen)
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
@@ -217,40 +217,40 @@ def ranked(kind: str, largest: int) -> onnx.ModelProto:
     net, scale = Quantised(), 0.84270079 / 20.5
     value = net.q(net.op("Erf", net.op("Sign", net.op("Abs", net.input("x", (1, 6))))), scale)
     less = net.q(net.stored(np.array([[0, 1, 0, 2, 0, 0]]) * scale), scale)
-    apart = net.op("Sub", value, less) if largest else net.op("Sub", less, value)
+    difference = net.op("Sub", value, less) if largest else net.op("Sub", less, value)
     if kind == "TopK":
-        _, places = net.ops("TopK", net.q(apart, scale), net.longs(3), count=2, largest=largest)
+        _, places = net.ops("TopK", net.q(difference, scale), net.longs(3), count=2, largest=largest)
     else:
-        places = net.op(kind, net.q(apart, scale), axis=1, select_last_index=int(not largest))
+        places = net.op(kind, net.q(difference, scale), axis=1, select_last_index=int(not largest))
     return net.done(places)
 
 
 @pytest.mark.parametrize("largest", [1, 0])
 @pytest.mark.parametrize(
-    ("found", "right"),
+    ("output", "right"),
     [([0, 2, 4], True), ([5, 0, 2], True), ([2, 5, 0], True), ([0, 4, 2], True), ([0, 1, 2], True), ([0, 2, 1], True),
      ([5, 4, 0], False), ([4, 5, 1], False), ([1, 0, 4], False), ([3, 0, 2], False), ([2, 2, 4], False),
      ([2, 5, 6], False)],
 )  # fmt: skip
-def test_places_behind_a_tie(found: list[int], right: bool, largest: int, tmp_path: Path) -> None:
+def test_places_behind_a_tie(output: list[int], right: bool, largest: int, tmp_path: Path) -> None:
     """Each value may be either of its two nearest steps, of equal ones the first comes first."""
     graph, vectors, expected = case(ranked("TopK", largest), tmp_path / "net.onnx", count=1)
-    seen = [{graph.outputs[0]: np.array([found], np.int64)}]
+    seen = [{graph.outputs[0]: np.array([output], np.int64)}]
     judged = stepwise(graph, vectors, expected, seen)
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right
 
 
-@pytest.mark.parametrize(("kind", "found", "right"), [
+@pytest.mark.parametrize(("kind", "output", "right"), [
     ("ArgMax", 0, True), ("ArgMax", 5, True), ("ArgMax", 1, False), ("ArgMax", 3, False), ("ArgMin", 5, True),
     ("ArgMin", 0, True), ("ArgMin", 1, False),
 ])  # fmt: skip
-def test_the_place_behind_a_tie(kind: str, found: int, right: bool, tmp_path: Path) -> None:
+def test_the_place_behind_a_tie(kind: str, output: int, right: bool, tmp_path: Path) -> None:
     graph, vectors, expected = case(ranked(kind, int(kind == "ArgMax")), tmp_path / "net.onnx", count=1)
-    seen = [{graph.outputs[0]: np.array([[found]], np.int64)}]
+    seen = [{graph.outputs[0]: np.array([[output]], np.int64)}]
     judged = stepwise(graph, vectors, expected, seen)
     assert judged is not None
-    assert np.array_equal(np.ravel(judged.outputs[0][0]), [found]) == right
+    assert np.array_equal(np.ravel(judged.outputs[0][0]), [output]) == right
 
 
 def cancelling() -> onnx.ModelProto:
@@ -260,14 +260,14 @@ def cancelling() -> onnx.ModelProto:
     return net.done(net.q(net.op("Sub", value, net.stored([0.84270049 - 0.0205] * 3 + [0.0] * 3)), 0.001))
 
 
-@pytest.mark.parametrize(("found", "right"), [(20, True), (21, True), (19, False), (22, False)])
-def test_the_last_bits_of_terms_that_cancel_decide(found: int, right: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("output", "right"), [(20, True), (21, True), (19, False), (22, False)])
+def test_the_last_bits_of_terms_that_cancel_decide(output: int, right: bool, tmp_path: Path) -> None:
     """A small sum of large terms is rounded as large ones are."""
     graph, vectors, expected = case(cancelling(), tmp_path / "net.onnx", count=1)
     own = stepwise(graph, vectors, expected)
     assert own is not None
     value = np.array(own.outputs[0][0])
-    value.flat[:3] = found + 3
+    value.flat[:3] = output + 3
     judged = stepwise(graph, vectors, expected, [{graph.outputs[0]: value}])
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], value) == right
@@ -280,10 +280,10 @@ def between_steps() -> onnx.ModelProto:
     return net.done(net.q(net.op("Sigmoid", one), 0.731058579 / 20000.5))
 
 
-@pytest.mark.parametrize(("found", "right"), [(20000, True), (20001, True), (19999, False), (20002, False)])
-def test_the_last_bit_of_a_quantised_function_decides(found: int, right: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("output", "right"), [(20000, True), (20001, True), (19999, False), (20002, False)])
+def test_the_last_bit_of_a_quantised_function_decides(output: int, right: bool, tmp_path: Path) -> None:
     graph, vectors, expected = case(between_steps(), tmp_path / "net.onnx", count=1)
-    seen = [{graph.outputs[0]: np.full(graph.tensors[graph.outputs[0]].shape, found, np.int16)}]
+    seen = [{graph.outputs[0]: np.full(graph.tensors[graph.outputs[0]].shape, output, np.int16)}]
     judged = stepwise(graph, vectors, expected, seen)
     assert judged is not None
     assert np.array_equal(judged.outputs[0][0], seen[0][graph.outputs[0]]) == right

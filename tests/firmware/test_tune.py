@@ -66,21 +66,21 @@ def test_a_choice_is_taken_where_it_was_made() -> None:
 @pytest.mark.slow
 @pytest.mark.needs("qemu-system-riscv32", "riscv64-unknown-elf-gcc")
 def test_what_is_kept_is_faster() -> None:
-    told: list[str] = []
-    found = tune(request(), told.append)
-    by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
-    assert len(told) > 1 and measured <= by_estimate
-    assert choices.read(request()) == found and bool(found) == (measured < by_estimate)
+    messages: list[str] = []
+    kept = tune(request(), messages.append)
+    by_estimate, measured = (int(w.replace(",", "")) for w in messages[-1].split() if w[0].isdigit())
+    assert len(messages) > 1 and measured <= by_estimate
+    assert choices.read(request()) == kept and bool(kept) == (measured < by_estimate)
 
 
 @pytest.mark.slow
 @pytest.mark.needs("qemu-system-arm", "arm-none-eabi-gcc")
 def test_cycles_are_measured_instead() -> None:
-    told: list[str] = []
-    tune(request("mps2-an386"), told.append, CYCLES)
-    by_estimate, measured = (int(w.replace(",", "")) for w in told[-1].split() if w[0].isdigit())
+    messages: list[str] = []
+    tune(request("mps2-an386"), messages.append, CYCLES)
+    by_estimate, measured = (int(w.replace(",", "")) for w in messages[-1].split() if w[0].isdigit())
     counted = verify(DIGITS, load_target("mps2-an386"), compile_model(request("mps2-an386")), by_cycles=True)
-    assert by_estimate == pytest.approx(counted["cycles"], rel=0.02) and " cycles " in told[-1]
+    assert by_estimate == pytest.approx(counted["cycles"], rel=0.02) and " cycles " in messages[-1]
     assert bool(choices.read(request("mps2-an386"))) == (measured < by_estimate)
 
 
