@@ -30,10 +30,10 @@ void light(void) { led->on = 1; }
 @pytest.fixture(scope="module", params=["scons", "Ninja", "Unix Makefiles"])
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Built once, then in the state in which the test before left it: up to date."""
-    made = Project(tmp_path_factory.mktemp("doors") / "sp ace" / "project", request.param)
-    first = made.build()
+    built = Project(tmp_path_factory.mktemp("doors") / "sp ace" / "project", request.param)
+    first = built.build()
     assert (first.headers, first.starts, first.compiles, first.links) == (1, 1, 4, 1), first.output
-    return made
+    return built
 
 
 def nothing(project: Project) -> bool:
@@ -196,8 +196,8 @@ def test_a_null_build_under_make_looks_at_the_model_itself(tmp_path: Path) -> No
     """No target of ours is run in each build: only libraries and the program, besides one look at a checkout's code."""
     project = Project(tmp_path / "project", "Unix Makefiles")
     project.build()
-    made = run("make", "-n", cwd=project.folder / "build")
-    assert "edgebuild run" not in made and " -P " not in made
+    plan = run("make", "-n", cwd=project.folder / "build")
+    assert "edgebuild run" not in plan and " -P " not in plan
 
 
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])

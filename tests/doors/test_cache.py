@@ -48,7 +48,7 @@ print(choices.files(request), choices.read(request), cache.folder())
 
 
 @pytest.fixture
-def made(
+def requests(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> list[ModelRequest]:
     monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))
@@ -58,30 +58,30 @@ def made(
     return []
 
 
-def compiled(made: list[ModelRequest], source: Path, **options: Any) -> tuple[Artifact, ...]:
+def compiled(requests: list[ModelRequest], source: Path, **options: Any) -> tuple[Artifact, ...]:
     def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
-        made.append(request)
-        return tuple(Artifact(name, f"{len(made)} {name}".encode()) for name in model_outputs(request.name))
+        requests.append(request)
+        return tuple(Artifact(name, f"{len(requests)} {name}".encode()) for name in model_outputs(request.name))
 
     request = model_request(source, "digits", "host", options)
     return cache.compiled(request, [str(f) for f in request.files], compile_model)
 
 
 def entries() -> list[Path]:
-    found, where = cache.content(), cache.folder()
-    assert found is not None and where is not None
-    return [where / key[:2] / key[2:] for key in found.entries]
+    content, where = cache.content(), cache.folder()
+    assert content is not None and where is not None
+    return [where / key[:2] / key[2:] for key in content.entries]
 
 
-def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) -> None:
-    first = compiled(made, DIGITS)
+def test_a_hit_needs_the_same_content(requests: list[ModelRequest], tmp_path: Path) -> None:
+    first = compiled(requests, DIGITS)
     elsewhere = tmp_path / "elsewhere" / DIGITS.name
     elsewhere.parent.mkdir()
     shutil.copy(DIGITS, elsewhere)
-    assert compiled(made, elsewhere) == first and len(made) == 1
-    assert compiled(made, DIGITS, tile="rolling") != first and len(made) == 2
+    assert compiled(requests, elsewhere) == first and len(requests) == 1
+    assert compiled(requests, DIGITS, tile="rolling") != first and len(requests) == 2
     elsewhere.write_bytes(DIGITS.read_bytes() + b"\0")
-    assert compiled(made, elsewhere) != first and len(made) == 3
+    assert compiled(requests, elsewhere) != first and len(requests) == 3
     assert len(entries()) == 3
 
 
@@ -95,7 +95,7 @@ def test_a_hit_needs_the_same_content(made: list[ModelRequest], tmp_path: Path) 
     ids=lambda options: options["target"],
 )
 def test_other_names_of_a_model_and_its_file_are_hits(
-    options: dict[str, Any], made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], requests: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes are those of a compilation without the cache, also where lines depend on the length of the name."""
 
@@ -131,28 +131,28 @@ def test_what_tensors_are_called_is_no_place_for_other_names(name: str, tmp_path
         assert not re.search(r"[\x00-\x08]", text)
 
 
-def test_what_a_calibration_says_counts_and_where_it_is_does_not(made: list[ModelRequest], tmp_path: Path) -> None:
+def test_what_a_calibration_says_counts_and_where_it_is_does_not(requests: list[ModelRequest], tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "c.yaml").write_text("1")
-        compiled(made, DIGITS, calibration=str(tmp_path / folder / "c.yaml"))
-    assert len(made) == 1
+        compiled(requests, DIGITS, calibration=str(tmp_path / folder / "c.yaml"))
+    assert len(requests) == 1
     (tmp_path / "b" / "c.yaml").write_text("2")
-    compiled(made, DIGITS, calibration=str(tmp_path / "b" / "c.yaml"))
-    assert len(made) == 2
+    compiled(requests, DIGITS, calibration=str(tmp_path / "b" / "c.yaml"))
+    assert len(requests) == 2
 
 
-def test_half_an_entry_is_none(made: list[ModelRequest]) -> None:
-    compiled(made, DIGITS)
+def test_half_an_entry_is_none(requests: list[ModelRequest]) -> None:
+    compiled(requests, DIGITS)
     (entry,) = entries()
     (entry / "digits.c").unlink()
-    compiled(made, DIGITS)
-    assert len(made) == 2
+    compiled(requests, DIGITS)
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("form", ["file", "link", "folder", "pipe"])
-def test_what_stands_in_the_place_of_an_entry_stays(form: str, made: list[ModelRequest], tmp_path: Path) -> None:
-    compiled(made, DIGITS)
+def test_what_stands_in_the_place_of_an_entry_stays(form: str, requests: list[ModelRequest], tmp_path: Path) -> None:
+    compiled(requests, DIGITS)
     (entry,) = entries()
     other = entry.rename(tmp_path / "other")
     if form == "file":
@@ -164,22 +164,22 @@ def test_what_stands_in_the_place_of_an_entry_stays(form: str, made: list[ModelR
         (entry / "digits.txt").write_text("a file")
     else:
         os.mkfifo(entry)
-    compiled(made, DIGITS)
-    compiled(made, DIGITS)
-    assert len(made) == 3
+    compiled(requests, DIGITS)
+    compiled(requests, DIGITS)
+    assert len(requests) == 3
     assert cache.clear() == cache.Content(others=(entry.parent.name,))
     assert os.path.lexists(entry) and len(list(other.iterdir())) == len(model_outputs("digits")) + 3
     assert form != "folder" or (entry / "digits.txt").read_text() == "a file"
 
 
-def test_what_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_kept(requests: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of a time limit depend on the machine; with the cache off nothing is written."""
-    compiled(made, DIGITS, time_limit=5)
+    compiled(requests, DIGITS, time_limit=5)
     assert not entries()
     monkeypatch.setenv("EDGEBUILD_CACHE", "")
-    compiled(made, DIGITS)
-    compiled(made, DIGITS)
-    assert len(made) == 3 and cache.folder() is None
+    compiled(requests, DIGITS)
+    compiled(requests, DIGITS)
+    assert len(requests) == 3 and cache.folder() is None
 
 
 def test_a_user_without_a_home_and_one_with_the_home_of_another(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def snapshot(folder: Path) -> dict[str, bytes | str | None]:
 
 
 def test_clear_leaves_what_is_no_entry(
-    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    requests: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A folder of the user's, named as the cache by mistake: with names like ours, links, and what was half written."""
     mine = tmp_path / "mine"
@@ -218,7 +218,7 @@ def test_clear_leaves_what_is_no_entry(
     os.mkfifo(mine / "ab" / ("1" * 62))
     foreign = snapshot(tmp_path)
     monkeypatch.setenv("EDGEBUILD_CACHE", str(mine))
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     (entry,) = entries()
     shutil.copytree(entry, entry.parent / f".{entry.name}.12.0")
     (entry.parent / f".{entry.name}.12.0" / "digits.h").unlink()
@@ -238,10 +238,10 @@ def test_clear_leaves_what_is_no_entry(
     (entry / "mine.txt").unlink()
 
 
-def test_a_list_that_names_other_files_removes_none(made: list[ModelRequest], tmp_path: Path) -> None:
+def test_a_list_that_names_other_files_removes_none(requests: list[ModelRequest], tmp_path: Path) -> None:
     victim = tmp_path / "victim.c"
     victim.write_text("of the user")
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     (entry,) = entries()
     key = entry.parent.name + entry.name
     for name in ("../../../victim.c", str(victim), "..", "", "digests"):
@@ -251,19 +251,19 @@ def test_a_list_that_names_other_files_removes_none(made: list[ModelRequest], tm
         assert victim.read_text() == "of the user" and (entry / "digits.c").exists()
 
 
-def test_clear(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
-    compiled(made, DIGITS)
+def test_clear(requests: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(requests, DIGITS)
     assert main(["cache", "clear"]) == 0 and capsys.readouterr().out.startswith("removed 1 entries, ")
     assert main(["cache", "clear"]) == 0 and capsys.readouterr().out == "removed 0 entries, 0 B\n"
 
 
 @pytest.mark.parametrize("how", ["group", "others", "owner", "file", "room", "entry"])
 def test_a_folder_that_others_may_write_is_not_used(
-    how: str, made: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, requests: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The build goes on without, and says why where the user can do something."""
     cache._warn.cache_clear()
-    right = compiled(made, DIGITS)
+    right = compiled(requests, DIGITS)
     (entry,) = entries()
     where = entry.parents[1]
     if how == "owner":
@@ -276,14 +276,14 @@ def test_a_folder_that_others_may_write_is_not_used(
     else:
         place = {"room": entry.parent, "entry": entry / "digits.c"}.get(how, where)
         place.chmod(place.stat().st_mode | (0o020 if how == "group" else 0o002))
-    again = compiled(made, DIGITS)
-    said = capsys.readouterr().err
-    assert len(made) == 2 and again != right
+    again = compiled(requests, DIGITS)
+    errors = capsys.readouterr().err
+    assert len(requests) == 2 and again != right
     if how in ("room", "entry"):
-        assert "is not used: it is damaged, or somebody else wrote it" in said if how == "entry" else not said
+        assert "is not used: it is damaged, or somebody else wrote it" in errors if how == "entry" else not errors
         return
-    compiled(made, DIGITS)
-    assert said.startswith(f"{where}: warning: the cache is not used: ") and not capsys.readouterr().err
+    compiled(requests, DIGITS)
+    assert errors.startswith(f"{where}: warning: the cache is not used: ") and not capsys.readouterr().err
     before = snapshot(where) if how != "file" else {}
     assert main(["cache", "clear"]) == 1 and main(["cache"]) == 1
     assert before == (snapshot(where) if how != "file" else {})
@@ -291,9 +291,9 @@ def test_a_folder_that_others_may_write_is_not_used(
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "socket"])
 def test_what_is_no_file_in_an_entry_neither_blocks_nor_is_followed(
-    kind: str, made: list[ModelRequest], tmp_path: Path
+    kind: str, requests: list[ModelRequest], tmp_path: Path
 ) -> None:
-    right = compiled(made, DIGITS)
+    right = compiled(requests, DIGITS)
     (entry,) = entries()
     for file in (entry / "digits.c", entry / cache.LIST):
         data = file.read_bytes()
@@ -316,10 +316,10 @@ def test_what_is_no_file_in_an_entry_neither_blocks_nor_is_followed(
     assert right
 
 
-def test_a_corrupted_entry_is_never_taken(made: list[ModelRequest], tmp_path: Path) -> None:
+def test_a_corrupted_entry_is_never_taken(requests: list[ModelRequest], tmp_path: Path) -> None:
     """150 entries, each damaged in one place: cut, changed, exchanged, of another key, or without a file."""
     random = Random(0)
-    right = compiled(made, DIGITS)
+    right = compiled(requests, DIGITS)
     (entry,) = entries()
     whole = tmp_path / "whole"
     shutil.copytree(entry, whole)
@@ -357,26 +357,26 @@ def damage(entry: Path, random: Random) -> None:
             (entry / cache.LIST).write_bytes(listed.replace(listed[:64], listed[:63] + b"x"))
 
 
-def test_all_code_and_hal_files_are_in_the_key(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_code_and_hal_files_are_in_the_key(requests: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in an installed package: its templates may have been replaced by others of the same version."""
     names = {Path(file).name for file in code_files()}
     assert {"request.py", "weights.j2", "model.c.j2", "cortex_m.c", "firmware.ld", "mps2-an386.yaml"} <= names
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     monkeypatch.setattr(cache, "code_at_start", lambda: "of other code")
-    compiled(made, DIGITS)
-    assert len(made) == 2
+    compiled(requests, DIGITS)
+    assert len(requests) == 2
 
 
 def test_a_model_is_not_kept_if_the_code_changes_meanwhile(
-    made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch
+    requests: list[ModelRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as edited:
         edited.setattr(cache, "code_digest", lambda: "of other code")
-        compiled(made, DIGITS)
+        compiled(requests, DIGITS)
     assert cache.content() == cache.Content()
 
 
-def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tmp_path: Path) -> None:
+def test_a_model_that_changes_meanwhile_is_not_kept(requests: list[ModelRequest], tmp_path: Path) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"one")
     request = model_request(model, "m", "host", {})
@@ -390,56 +390,56 @@ def test_a_model_that_changes_meanwhile_is_not_kept(made: list[ModelRequest], tm
 
 
 def test_an_entry_of_another_is_not_taken(
-    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    requests: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With all digests right: who wrote it does not know this user's key. The user gets one word of it."""
     mine = os.environ["XDG_CONFIG_HOME"]
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another"))
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     monkeypatch.setenv("XDG_CONFIG_HOME", mine)
     cache._secret.cache_clear()
     (entry,) = entries()
     damaged = cache.verified()
     assert damaged is not None and damaged.damaged == damaged.entries
-    compiled(made, DIGITS)
-    said = capsys.readouterr().err
-    assert len(made) == 2 and said.count("warning") == 1 and f"{entry.parent.name}/{entry.name} is not used" in said
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
+    text = capsys.readouterr().err
+    assert len(requests) == 2 and text.count("warning") == 1 and f"{entry.parent.name}/{entry.name} is not used" in text
+    compiled(requests, DIGITS)
     verified = cache.verified()
-    assert len(made) == 2 and verified is not None and not verified.damaged, "the entry was written anew"
+    assert len(requests) == 2 and verified is not None and not verified.damaged, "the entry was written anew"
 
 
 def test_machines_that_share_a_key_share_entries(
-    made: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    requests: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for home in ("a", "b"):
         monkeypatch.setenv("EDGEBUILD_CACHE_KEY", "ours")
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / home))
         cache._secret.cache_clear()
-        compiled(made, DIGITS)
-    assert len(made) == 1 and not (tmp_path / "b").exists()
+        compiled(requests, DIGITS)
+    assert len(requests) == 1 and not (tmp_path / "b").exists()
 
 
-def test_the_key_is_for_its_user_alone(made: list[ModelRequest]) -> None:
-    compiled(made, DIGITS)
+def test_the_key_is_for_its_user_alone(requests: list[ModelRequest]) -> None:
+    compiled(requests, DIGITS)
     assert Path(os.environ["XDG_CONFIG_HOME"], "edgebuild", cache.SECRET).stat().st_mode & 0o777 == 0o600
 
 
-def test_resigned_entries_are_not_taken(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+def test_resigned_entries_are_not_taken(requests: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
     """Another product with its digest in the list: the seal is of the old list."""
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     (entry,) = entries()
     (entry / "digits.c").write_text("other")
     data = {name: (entry / name).read_bytes() for name in (*model_outputs("digits"), cache.WARNINGS)}
     (entry / cache.LIST).write_bytes(cache._list(entry.parent.name + entry.name, data))
-    for artifact in compiled(made, DIGITS):
+    for artifact in compiled(requests, DIGITS):
         assert artifact.data != b"other"
-    assert len(made) == 2 and main(["cache", "verify"]) == 0
+    assert len(requests) == 2 and main(["cache", "verify"]) == 0
 
 
-def test_verify_names_what_no_build_takes(made: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
-    compiled(made, DIGITS)
-    compiled(made, DIGITS, tile="rolling")
+def test_verify_names_what_no_build_takes(requests: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(requests, DIGITS)
+    compiled(requests, DIGITS, tile="rolling")
     assert main(["cache", "verify"]) == 0
     first, _ = entries()
     (first / "digits.h").write_text("other")
@@ -451,30 +451,30 @@ def test_verify_names_what_no_build_takes(made: list[ModelRequest], capsys: pyte
 
 
 def test_the_bound_removes_what_was_not_asked_for_the_longest(
-    made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    requests: list[ModelRequest], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tiles = ("off", "fdt", "ffmt", "rolling")
     for age, tile in enumerate(tiles):
-        compiled(made, DIGITS, tile=tile)
+        compiled(requests, DIGITS, tile=tile)
         newest = max(entries(), key=lambda e: e.stat().st_mtime)
         os.utime(newest, (1e9 + age, 1e9 + age))
     content = cache.content()
     assert content is not None and len(content.entries) == 4
-    compiled(made, DIGITS, tile="off")  # the oldest is asked for
+    compiled(requests, DIGITS, tile="off")  # the oldest is asked for
     monkeypatch.setenv("EDGEBUILD_CACHE_SIZE", str(content.bytes * 3 // 4))
-    compiled(made, DIGITS, tile="auto")
+    compiled(requests, DIGITS, tile="auto")
     content = cache.content()
     assert content is not None and content.bytes <= cache.bound() and len(content.entries) == 3
-    compiled(made, DIGITS, tile="off")
-    compiled(made, DIGITS, tile="auto")
-    assert len(made) == 5
-    compiled(made, DIGITS, tile="fdt")
-    assert len(made) == 6 and main(["cache", "stats"]) == 0
+    compiled(requests, DIGITS, tile="off")
+    compiled(requests, DIGITS, tile="auto")
+    assert len(requests) == 5
+    compiled(requests, DIGITS, tile="fdt")
+    assert len(requests) == 6 and main(["cache", "stats"]) == 0
     assert f"bound: {cache.bound():,} B" in capsys.readouterr().out
 
 
 def test_warnings_of_a_compilation_are_given_again(
-    made: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    requests: list[ModelRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the place of the model that is asked for."""
 
@@ -482,28 +482,30 @@ def test_warnings_of_a_compilation_are_given_again(
         progress.warn(Diagnostic("odd", str(request.source), node="n", hints=("so",), severity="warning"))
         return tuple(Artifact(name, b"") for name in model_outputs(request.name))
 
-    said = []
+    errors = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         shutil.copy(DIGITS, tmp_path / folder)
         request = model_request(tmp_path / folder / DIGITS.name, "digits", "host", {})
         cache.compiled(request, [str(request.source)], compile_model if folder == "a" else NEVER)
-        said.append(capsys.readouterr().err)
-    assert "odd" in said[0] and said[1] == said[0].replace(str(tmp_path / "a"), str(tmp_path / "b"))
+        errors.append(capsys.readouterr().err)
+    assert "odd" in errors[0] and errors[1] == errors[0].replace(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
 def NEVER(request: ModelRequest) -> tuple[Artifact, ...]:
     raise AssertionError
 
 
-def test_a_search_that_the_user_ended_is_not_kept(made: list[ModelRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_the_user_ended_is_not_kept(
+    requests: list[ModelRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "_stopped", True)
-    compiled(made, DIGITS)
+    compiled(requests, DIGITS)
     cache.remember("question", 1)
     assert not entries() and cache.remembered("question") is None
 
 
-def test_answers_are_kept_as_data(made: list[ModelRequest]) -> None:
+def test_answers_are_kept_as_data(requests: list[ModelRequest]) -> None:
     assert cache.remembered("question") is None
     cache.remember("question", {"offsets": [1, 2]})
     assert cache.remembered("question") == {"offsets": [1, 2]} and cache.remembered("other question") is None
@@ -526,14 +528,14 @@ cache.compiled(request, [sys.argv[1]], compile_model)
 """
 
 
-def test_of_two_builds_at_one_time_one_compiles(made: list[ModelRequest]) -> None:
+def test_of_two_builds_at_one_time_one_compiles(requests: list[ModelRequest]) -> None:
     command = [sys.executable, "-c", TWO_BUILDS, str(DIGITS)]
     builds = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert sum(build.communicate()[0].count("compiles") for build in builds) == 1
     assert [f.name for entry in entries() for f in entry.parent.iterdir()] == [entry.name for entry in entries()]
 
 
-def test_a_build_goes_on_when_another_one_is_killed(made: list[ModelRequest]) -> None:
+def test_a_build_goes_on_when_another_one_is_killed(requests: list[ModelRequest]) -> None:
     command = [sys.executable, "-c", TWO_BUILDS.replace("sleep(1)", "sleep(60)"), str(DIGITS)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None and killed.stdout.readline()

@@ -192,12 +192,12 @@ def test_a_calibration_is_an_input_of_a_model(tmp_path: Path) -> None:
             run("cmake", "-G", tool, "-B", "build", *arguments, cwd=folder)
             command = ["cmake", "--build", "build"]
         products = folder / "build" / "edgebuild" / "digits"
-        found = []
+        durations = []
         for cycles in (1.5, 3.0):
             (folder / "chip.yaml").write_text(CALIBRATION.format(cycles=cycles))
             assert "Generating" in run(*command, cwd=folder)
-            found.append(json.loads((products / "digits_report.json").read_text())["energy"]["time_us"])
+            durations.append(json.loads((products / "digits_report.json").read_text())["energy"]["time_us"])
             assert "Generating" not in run(*command, cwd=folder)
-        assert found[1] > 1.5 * found[0]
-        times.append((found, (products / "digits.req.json").read_bytes()))
+        assert durations[1] > 1.5 * durations[0]
+        times.append((durations, (products / "digits.req.json").read_bytes()))
     assert times[0] == times[1]

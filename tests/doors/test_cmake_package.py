@@ -60,8 +60,8 @@ def test_the_checkout_is_a_part_of_the_project(part: str, tmp_path: Path) -> Non
 
 
 def test_the_checkout_alone_is_no_project(tmp_path: Path) -> None:
-    said = configure(tmp_path, "-S", str(ROOT), status=1)
-    assert "edgebuild is a part of other projects: give this folder to add_subdirectory" in said
+    output = configure(tmp_path, "-S", str(ROOT), status=1)
+    assert "edgebuild is a part of other projects: give this folder to add_subdirectory" in output
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -86,31 +86,31 @@ def test_an_environment_is_made_where_there_is_none(works: bool, tmp_path: Path)
             configure(folder, *on, path=programs)
         assert (tmp_path / "log").read_text() == "made\n"
     else:
-        said = configure(folder, *on, path=programs, status=1)
-        assert "pip could not make an environment, see above: run ./sconsw -h in" in said
+        output = configure(folder, *on, path=programs, status=1)
+        assert "pip could not make an environment, see above: run ./sconsw -h in" in output
 
 
 NO_PACKAGE = '#!/bin/sh\nexec "{0}" -S "$@"\n'
 
 
 @pytest.mark.parametrize(
-    ("way", "python", "said"),
+    ("variable", "python", "text"),
     [
         ("EdgeBuild_DIR", NO_PACKAGE, "EDGEBUILD_PYTHON={} has no edgebuild"),
         ("CMAKE_MODULE_PATH", NO_PACKAGE, "EDGEBUILD_PYTHON={} has no edgebuild"),
         ("EdgeBuild_DIR", "#!/bin/sh\necho 0.0.1\n", "has edgebuild 0.0.1, and this CMake package is that of"),
     ],
 )
-def test_a_python_without_this_edgebuild_is_an_error(way: str, python: str, said: str, tmp_path: Path) -> None:
+def test_a_python_without_this_edgebuild_is_an_error(variable: str, python: str, text: str, tmp_path: Path) -> None:
     (file := tmp_path / "python").write_text(python.format(sys.executable))
     file.chmod(0o755)
     folder = project(tmp_path / "app", HEAD + BODY)
-    assert said.format(file) in configure(folder, f"-D{way}={PACKAGE}", f"-DEDGEBUILD_PYTHON={file}", status=1)
+    assert text.format(file) in configure(folder, f"-D{variable}={PACKAGE}", f"-DEDGEBUILD_PYTHON={file}", status=1)
 
 
-@pytest.mark.parametrize("way", ["EdgeBuild_DIR", "CMAKE_MODULE_PATH"])
-def test_an_unknown_component_is_an_error(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["EdgeBuild_DIR", "CMAKE_MODULE_PATH"])
+def test_an_unknown_component_is_an_error(variable: str, tmp_path: Path) -> None:
     folder = project(tmp_path / "app", HEAD + BODY.replace("COMPONENTS models", "COMPONENTS models drivres", 1))
     python = f"-DEDGEBUILD_PYTHON={sys.executable}"
-    said = configure(folder, f"-D{way}={PACKAGE}", python, status=1)
-    assert "there is no component 'drivres' among models drivers clocks" in said
+    output = configure(folder, f"-D{variable}={PACKAGE}", python, status=1)
+    assert "there is no component 'drivres' among models drivers clocks" in output

@@ -29,16 +29,16 @@ def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         (tmp_path / "t.j2").write_text(text)
         (tmp_path / "module.py").write_text(module)
         kept = CompiledTemplates(tmp_path / "module.py")
-        made = jinja2.Environment(loader=jinja2.FileSystemLoader(tmp_path), bytecode_cache=kept)
-        made.filters["times"], made.globals["remark"] = templates.times, templates.remark
-        compiled, right = list[str](), made.compile
+        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(tmp_path), bytecode_cache=kept)
+        environment.filters["times"], environment.globals["remark"] = templates.times, templates.remark
+        compiled, right = list[str](), environment.compile
 
         def noted(source: str, *more: Any) -> Any:
             compiled.append(source)
             return right(source, *more)
 
-        monkeypatch.setattr(made, "compile", noted)
-        return made.get_template("t.j2").render(a="b"), bool(compiled)
+        monkeypatch.setattr(environment, "compile", noted)
+        return environment.get_template("t.j2").render(a="b"), bool(compiled)
 
     return rendered
 

@@ -119,7 +119,7 @@ def test_cmake_reads_the_form_of_builds(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "path", "said"),
+    ("target", "path", "reason"),
     [
         ("n.c", "a;b", "a path with a ';' cannot stand in a depfile"),
         ("n.c", "a\nb", "a path with a line break"),
@@ -127,8 +127,8 @@ def test_cmake_reads_the_form_of_builds(form: str, tmp_path: Path) -> None:
         ("n.c", "a(b)", "make looks into an archive"),
     ],
 )
-def test_what_make_cannot_write_is_refused(target: str, path: str, said: str) -> None:
-    with pytest.raises(EdgebuildError, match=said.replace("(", "\\(")) as error:
+def test_what_make_cannot_write_is_refused(target: str, path: str, reason: str) -> None:
+    with pytest.raises(EdgebuildError, match=reason.replace("(", "\\(")) as error:
         make_depfile(target, [path])
     assert shown(str(error.value))
 
@@ -179,12 +179,12 @@ def test_builds_see_files_of_any_name(generator: str, data: str, tmp_path: Path)
     (tmp_path / "CMakeLists.txt").write_text(CMAKELISTS)
     package = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
     run("cmake", "-G", generator, package, "-S", tmp_path, "-B", tmp_path / "b", env={"EDGEBUILD_CACHE": ""})
-    said = [run("cmake", "--build", tmp_path / "b", cwd=tmp_path)]
-    said.append(run("cmake", "--build", tmp_path / "b", cwd=tmp_path))
+    outputs = [run("cmake", "--build", tmp_path / "b", cwd=tmp_path)]
+    outputs.append(run("cmake", "--build", tmp_path / "b", cwd=tmp_path))
     (tmp_path / data).write_bytes(np.full((300, 300), 2, np.float32).tobytes())
     os.utime(tmp_path / data, (NEW * 2, NEW * 2))
-    said.append(run("cmake", "--build", tmp_path / "b", cwd=tmp_path))
-    assert ["Generating net" in text for text in said] == [True, False, True], said
+    outputs.append(run("cmake", "--build", tmp_path / "b", cwd=tmp_path))
+    assert ["Generating net" in text for text in outputs] == [True, False, True], outputs
 
 
 def test_a_request_with_a_line_break_in_a_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

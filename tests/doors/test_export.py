@@ -259,9 +259,9 @@ def test_sources_are_those_of_the_model_command(tmp_path: Path) -> None:
     source = model(tmp_path / "tiny.tflite")
     for form in forms():
         target = TARGETS.get(form, ARM)
-        options, made = ["--name", MODEL, "--target", target], tmp_path / target
-        assert main(["model", str(source), *options, "--weights", "c", "-q", "-o", str(made)]) == 0
-        written = {f.name: f.read_bytes() for f in made.iterdir() if f.suffix in (".c", ".h")}
+        options, output = ["--name", MODEL, "--target", target], tmp_path / target
+        assert main(["model", str(source), *options, "--weights", "c", "-q", "-o", str(output)]) == 0
+        written = {f.name: f.read_bytes() for f in output.iterdir() if f.suffix in (".c", ".h")}
         assert main(["export", str(source), "--as", form, *options, "-q", "-o", str(tmp_path / form)]) == 0
         tree = contents(tmp_path / form)
         assert {path.name: data for path, data in tree.items() if path.name in written} == written

@@ -136,7 +136,7 @@ int main(void) {
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja", "gcc")
 def test_a_pipeline_is_the_whole_network_and_keeps_canaries(tmp_path: Path) -> None:
     """Through both doors, which make the same bytes; nothing runs twice."""
-    made = []
+    products = []
     for tool, target in (("scons", "mps2-an386"), ("Ninja", "mps2-an386")):
         buffers = ["camera=1K,alive=front.input,align=64", "radio=200,alive=back", "log=100"]
         models = ["front.onnx", "back.onnx"]
@@ -145,8 +145,8 @@ def test_a_pipeline_is_the_whole_network_and_keeps_canaries(tmp_path: Path) -> N
         project.run(*QEMU)
         output = project.build()
         assert "Generating" not in output and "-c " not in output and "Building" not in output
-        made.append(project.generated())
-    assert made[0] == made[1]
+        products.append(project.generated())
+    assert products[0] == products[1]
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")
@@ -160,11 +160,11 @@ def test_two_public_models_and_buffers_take_the_largest(tool: str, tmp_path: Pat
     project = Project(tmp_path / "a project", tool, "mps2-an386", "EXCLUSIVE", files, buffers, EXCLUSIVE)
     project.build()
     project.run(*QEMU)
-    made = json.loads(project.generated()["g_report.json"])
+    report = json.loads(project.generated()["g_report.json"])
     sizes = [json.loads(project.generated()[f"{n}_report.json"])["ram"]["arena_bytes"] for n in
              ("mlperf_kws", "person_detect")]  # fmt: skip
-    assert made["layout"]["optimal"]
-    assert made["ram"]["arena_bytes"] <= max(sizes[1], sizes[0] + 8192) + 100 + 2 * 12
+    assert report["layout"]["optimal"]
+    assert report["ram"]["arena_bytes"] <= max(sizes[1], sizes[0] + 8192) + 100 + 2 * 12
 
 
 @pytest.mark.needs("cmake", "ninja")

@@ -102,8 +102,8 @@ def test_what_is_no_file_or_too_large_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EDGEBUILD_CACHE", str(tmp_path / "cache"))  # whose keys are digests of files
     assert main(command.split()) == 1
-    said = capsys.readouterr().err
-    assert name in said and "error: " in said and not (tmp_path / "out").exists()
+    errors = capsys.readouterr().err
+    assert name in errors and "error: " in errors and not (tmp_path / "out").exists()
 
 
 def test_a_file_may_have_its_whole_size_and_no_more(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_file_may_have_its_whole_size_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_source_that_includes_itself(tmp_path: Path) -> None:
-    status, said = driver(tmp_path, f'#include "d.c"\n{GROUP}')
-    assert status == 1 and "nested too deeply" in said
+    status, errors = driver(tmp_path, f'#include "d.c"\n{GROUP}')
+    assert status == 1 and "nested too deeply" in errors
 
 
 @pytest.mark.parametrize("end", ["self", "mutual", "macros"])
@@ -170,8 +170,8 @@ def test_headers_that_are_too_deep_or_too_many(tmp_path: Path, monkeypatch: pyte
 def test_a_header_that_is_none(line: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.h")
     (tmp_path / "plain.h").write_text('#include "pipe.h"\n')
-    status, said = driver(tmp_path, f"{line}\n{GROUP}", "-I", ".")
-    assert status == 1 and ("a pipe or a device" in said or "a header that is a device, a pipe" in said), said
+    status, errors = driver(tmp_path, f"{line}\n{GROUP}", "-I", ".")
+    assert status == 1 and ("a pipe or a device" in errors or "a header that is a device, a pipe" in errors), errors
 
 
 def test_a_header_that_a_macro_names(tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ def test_large_texts_are_joined_once_and_depth_is_bounded() -> None:
 def test_system_rdl_is_bounded(text: str, wanted: str, tmp_path: Path) -> None:
     (tmp_path / "x.rdl").write_text("<% system('touch ran') %>\n")
     (tmp_path / "d.rdl").write_text(text)
-    status, said = driver(tmp_path, GROUP, "--layout", "fixed:d.rdl")
-    assert status == 1 and wanted in said, said
+    status, errors = driver(tmp_path, GROUP, "--layout", "fixed:d.rdl")
+    assert status == 1 and wanted in errors, errors
     assert not (tmp_path / "ran").exists()
 
 

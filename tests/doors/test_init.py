@@ -39,11 +39,11 @@ def test_it_builds_runs_and_stops_in_a_debugger(tool: str, board: str, tmp_path:
     if tool == "scons":
         scons(folder)
         assert "is up to date" in scons(folder)
-        said = scons(folder, "run") if "run" in tasks else ""
+        output = scons(folder, "run") if "run" in tasks else ""
     else:
         run("sh", "-c", tasks["build"]["command"], cwd=folder)
-        said = run("sh", "-c", tasks["run"]["command"], cwd=folder)
-    assert ("my_app: the model has run" in said) == ("run" in tasks) == (board != "stm32f767")
+        output = run("sh", "-c", tasks["run"]["command"], cwd=folder)
+    assert ("my_app: the model has run" in output) == ("run" in tasks) == (board != "stm32f767")
     program = launch["program"].replace("${workspaceFolder}", str(folder))
     assert Path(program).is_file()
     if "debug server" not in tasks:
@@ -59,10 +59,10 @@ def test_it_builds_runs_and_stops_in_a_debugger(tool: str, board: str, tmp_path:
                 "kill",
             ]
             words = [word for step in steps for word in ("-ex", step)]
-            said = run(launch["miDebuggerPath"], "-nx", "-batch", *words, program, cwd=folder)
+            output = run(launch["miDebuggerPath"], "-nx", "-batch", *words, program, cwd=folder)
         finally:
             server.kill()
-    assert "Breakpoint 1, main () at " in said and "main.c:" in said
+    assert "Breakpoint 1, main () at " in output and "main.c:" in output
 
 
 def test_nothing_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,8 +74,8 @@ def test_nothing_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "p" / ".gitignore").unlink()
     capsys.readouterr()
     assert main(command) == 0
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'p' / 'main.c'} is there, and stays as it is" in said and "1 files in" in said
+    output = capsys.readouterr().out
+    assert f"{tmp_path / 'p' / 'main.c'} is there, and stays as it is" in output and "1 files in" in output
     after = {f: f.read_bytes() for f in (tmp_path / "p").rglob("*") if f.is_file()}
     assert after == {**before, tmp_path / "p" / "main.c": b"mine"}
     text = (tmp_path / "p" / "cmake" / "edgebuild-python.txt").read_text()
@@ -103,9 +103,9 @@ def test_the_sample_has_its_settings() -> None:
 def test_samples_have_presets(sample: str) -> None:
     """Their files are there, and CMake lists them."""
     folder = ROOT / "sample_projects" / sample
-    said = run("cmake", "--list-presets", "-S", folder, cwd=folder)
+    output = run("cmake", "--list-presets", "-S", folder, cwd=folder)
     for preset in json.loads((folder / "CMakePresets.json").read_text())["configurePresets"]:
-        assert f'"{preset["name"]}"' in said
+        assert f'"{preset["name"]}"' in output
         values = preset["cacheVariables"]
         for name in ("EdgeBuild_DIR", "CMAKE_TOOLCHAIN_FILE"):
             assert Path(values.get(name, "${sourceDir}").replace("${sourceDir}", str(folder))).exists()

@@ -13,7 +13,7 @@ from tests.conftest import ROOT, run
 from tests.doors.projects import CMAKELISTS, MAIN_C, SCONSCRIPT, SCONSTRUCT
 from tests.graphs import tiny_tflite
 
-STAND_IN = ROOT / "tests" / "kernels" / "cmsis_nn"
+LIBRARY = ROOT / "tests" / "kernels" / "cmsis_nn"
 HERE = f"-DEdgeBuild_DIR={ROOT / 'edgebuild' / 'build' / 'cmake'}"
 TOOLS = {
     "scons": ', OPTIMIZE="size", BACKEND="cmsis-nn", CMSIS_NN="nn"',
@@ -25,7 +25,7 @@ TOOLS = {
 def folder(tmp_path: Path) -> Path:
     """A project with the stand-in for the library, to which a source was added that the program cannot do without."""
     place = tmp_path / "project"
-    shutil.copytree(STAND_IN, place / "nn")
+    shutil.copytree(LIBRARY, place / "nn")
     source = place / "nn" / "Source" / "ConvolutionFunctions" / "arm_part_s8.c"
     source.parent.mkdir(parents=True)
     source.write_text('#include "arm_nnfunctions.h"\nint part(void) { return ARM_CMSIS_NN_SUCCESS; }\n')

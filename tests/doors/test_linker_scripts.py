@@ -76,7 +76,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Folder of a target with two models, and the objects of all that does not depend on the linker script."""
 
     @cache
-    def made(target: str) -> Path:
+    def compiled(target: str) -> Path:
         folder = tmp_path_factory.mktemp(target)
         for name, more in (("digits", {"weights": "asm"}), ("rows", {"weights": "c", "stream_input": "rows"})):
             publish(compile_model(model_request(DIGITS / "digits.onnx", name, target, more)), folder)
@@ -89,7 +89,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             run(*command, cwd=folder)
         return folder
 
-    return made
+    return compiled
 
 
 def program(

@@ -69,12 +69,12 @@ MISTAKES = [
 def test_mistakes_name_what_would_be_right(words: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(shlex.split(words))
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     command = words.split(" ")[0]
     prog = f"edgebuild {command}" if command in COMMANDS else "edgebuild"
-    assert ended.value.code == 2 and not said.out and "usage:" not in said.err
-    assert said.err.startswith(f"{prog}: error: ") and text in said.err
-    assert said.err.endswith(f"\n  `{prog} --help` says more\n")
+    assert ended.value.code == 2 and not output.out and "usage:" not in output.err
+    assert output.err.startswith(f"{prog}: error: ") and text in output.err
+    assert output.err.endswith(f"\n  `{prog} --help` says more\n")
 
 
 FIGURES = [

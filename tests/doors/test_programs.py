@@ -53,11 +53,11 @@ DOORS = [
 
 
 class Project:
-    """`made`: the folder with the program."""
+    """`build_folder`: the folder with the program."""
 
     def __init__(self, folder: Path, door: str) -> None:
         self.folder, self.door = folder, door
-        self.made = folder if door == "scons" else folder / "build"
+        self.build_folder = folder if door == "scons" else folder / "build"
         shutil.copy(DIGITS / "digits.onnx", folder)
         (folder / "main.c").write_text(MAIN_C)
         (folder / "led.bf.c").write_text(LED)
@@ -85,13 +85,13 @@ def test_sizes_budgets_and_bill(door: str, tmp_path: Path) -> None:
     project = Project(tmp_path, door)
     project.write({"FLASH_BUDGET": "1M", "STACK_BUDGET": "2K"})
     project.build()
-    said = project.build("app_report")
-    assert [line.split()[0] for line in said.splitlines() if line.startswith(("digits ", "led ", "rest ", "total "))]
-    sizes = json.loads((project.made / "app_size.json").read_text())
-    counted = list(map(int, run("size", project.made / "app").splitlines()[1].split()[:3]))
+    text = project.build("app_report")
+    assert [line.split()[0] for line in text.splitlines() if line.startswith(("digits ", "led ", "rest ", "total "))]
+    sizes = json.loads((project.build_folder / "app_size.json").read_text())
+    counted = list(map(int, run("size", project.build_folder / "app").splitlines()[1].split()[:3]))
     assert [sizes["text"], sizes["data"], sizes["bss"]] == counted
     assert sizes["parts"].keys() == {"digits", "led", "rest"} and 100 < sizes["stack"] < 2048
-    bill = json.loads((project.made / "app.spdx.json").read_text())
+    bill = json.loads((project.build_folder / "app.spdx.json").read_text())
     digests = {p["name"]: p["checksums"][0]["checksumValue"] for p in bill["packages"] if "checksums" in p}
     assert digests["digits.onnx"] == hashlib.sha256((tmp_path / "digits.onnx").read_bytes()).hexdigest()
     assert digests.keys() == {"app", "digits.onnx", "led.bf.c"}
@@ -99,11 +99,11 @@ def test_sizes_budgets_and_bill(door: str, tmp_path: Path) -> None:
     more = MAIN_C.replace("int main(void) {", "int more[900] = {1}; int main(void) { volatile char x[3000]; x[0] = 1;")
     (tmp_path / "main.c").write_text(more)
     for _ in range(2):  # a build that failed fails again
-        said = project.build("app", status=2)
-        assert "stack: " in said and "over the budget" in said and "grew since it was within the budget: rest +" in said
+        text = project.build("app", status=2)
+        assert "stack: " in text and "over the budget" in text and "grew since it was within the budget: rest +" in text
     project.write({"RAM_BUDGET": "1K"})
-    said = project.build(status=2)
-    assert "ram: " in said and "more +3,600 B" in said and "stack: " not in said
+    text = project.build(status=2)
+    assert "ram: " in text and "more +3,600 B" in text and "stack: " not in text
     project.write({"FLASH_BUDGET": "1M"})
     project.build()
     assert "Checking" not in project.build() and "grew" not in project.build()
@@ -118,17 +118,17 @@ def test_tests_of_models(door: str, tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", np.full(3, 4))
     project = Project(tmp_path, door)
     inputs = {"INPUTS": "x.npy", "LABELS": "y.npy"}
-    said = list[str]()
+    outputs = list[str]()
     for expected, status in (({"MIN_ACCURACY": "0"}, 0), ({}, 1), ({"MAX_INSTRUCTIONS": "9"}, 1)):
         project.write({}, {"NAME": "named", **inputs, **expected})
         if door == "scons":
-            said.append(scons(tmp_path, "named", status=2 if status else 0))
+            outputs.append(scons(tmp_path, "named", status=2 if status else 0))
         else:
             project.build()
-            said.append(run("ctest", "-V", "-R", "named", cwd=project.made, status=8 if status else 0))
-    for text in said[:2]:
+            outputs.append(run("ctest", "-V", "-R", "named", cwd=project.build_folder, status=8 if status else 0))
+    for text in outputs[:2]:
         assert "digits.onnx on host: equal to the reference (3 inputs" in text and "3 samples: accuracy" in text
-    assert "labels; 1 is expected" in said[1] and "instructions are not counted on host" in said[2]
+    assert "labels; 1 is expected" in outputs[1] and "instructions are not counted on host" in outputs[2]
 
 
 def test_a_bill_is_the_same_in_every_folder(tmp_path: Path) -> None:

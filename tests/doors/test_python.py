@@ -27,10 +27,10 @@ def model(tmp_path: Path) -> Path:
 def test_it_writes_what_the_command_writes(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["model", str(model), "--target", "mps2-an386", "--ram", "4K", "--tile", "off", "--portable"]
     assert main([*command, "-o", str(tmp_path / "a")]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     result = edgebuild.compile(str(model), "mps2-an386", ram=4096, tile="off", portable=True)
     paths = result.write(tmp_path / "b")
-    assert f"{result}\n" == said
+    assert f"{result}\n" == output
     files = {f.name: f.read_bytes() for f in (tmp_path / "a").iterdir()}
     assert files == result.files == {p.name: p.read_bytes() for p in paths}
     assert sorted((tmp_path / "b").iterdir()) == sorted(paths)
@@ -77,8 +77,8 @@ def test_files_of_others_are_not_replaced(model: Path, tmp_path: Path) -> None:
 
 def test_the_package_loads_nothing_by_itself() -> None:
     ask = "import sys; b = set(sys.modules); import edgebuild; print(sorted(set(sys.modules) - b), dir(edgebuild))"
-    said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
-    assert said.startswith("['edgebuild'] ") and "'compile'" in said
+    output = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    assert output.startswith("['edgebuild'] ") and "'compile'" in output
     with pytest.raises(AttributeError, match="no attribute 'compil'"):
         edgebuild.compil  # noqa: B018
 

@@ -57,15 +57,15 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server()
-    monkeypatch.setenv("EDGEBUILD_REMOTE_CACHE", made.url)
+    cache_server = Server()
+    monkeypatch.setenv("EDGEBUILD_REMOTE_CACHE", cache_server.url)
     monkeypatch.setenv("EDGEBUILD_REMOTE_CACHE_WRITE", "1")
     monkeypatch.setenv("EDGEBUILD_CACHE_KEY", "a secret of the team")
     monkeypatch.setattr(remote, "SECONDS", 0.5)
     afresh(monkeypatch, tmp_path, "first")
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    yield cache_server
+    cache_server.http.shutdown()
+    cache_server.http.server_close()
 
 
 def afresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: str) -> None:
@@ -114,10 +114,10 @@ def test_a_server_that_is_down_is_one_warning(
 ) -> None:
     monkeypatch.setenv("EDGEBUILD_REMOTE_CACHE", "http://user:password@127.0.0.1:9")
     for name in ("one", "two", "three"):
-        asked, made = files(name)
-        assert asked and made
-    said = capsys.readouterr().err
-    assert said.count("warning: the remote cache is not used") == 1 and "password" not in said
+        asked, artifacts = files(name)
+        assert asked and artifacts
+    errors = capsys.readouterr().err
+    assert errors.count("warning: the remote cache is not used") == 1 and "password" not in errors
 
 
 def test_a_slow_server_delays_a_build_once(server: Server) -> None:
@@ -164,9 +164,9 @@ def test_damaged_and_swapped_entries_make_no_product(
         for tile, artifacts in right.items():
             afresh(monkeypatch, tmp_path, f"turn{turn}{tile}")
             monkeypatch.delenv("EDGEBUILD_REMOTE_CACHE_WRITE", raising=False)
-            asked, made = files(tile=tile)
+            asked, served = files(tile=tile)
             compiles += len(asked)
-            assert made == artifacts
+            assert served == artifacts
     assert 20 < compiles < 110  # some entries were left as they were, and most were not
 
 
@@ -191,8 +191,8 @@ def test_explain_names_what_differs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["cache", "explain", one, two]) == 1
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["option tile"]
     assert main(["cache", "explain", one, three]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("option target:") and "target file host.yaml: " in said
+    output = capsys.readouterr().out
+    assert output.startswith("option target:") and "target file host.yaml: " in output
     assert main(["cache", "explain", one, one]) == 0
     capsys.readouterr()
     assert main(["cache", "explain", one]) == 0

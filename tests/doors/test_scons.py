@@ -56,8 +56,8 @@ def test_reason_of_a_rebuild_is_told(tmp_path: Path) -> None:
     scons(project.folder, "codegen")
     project.write(RAM="20K")
     assert "Generating" in scons(project.folder, "-n", "codegen")
-    assert "`RAM=20K' is a new dependency" in (said := scons(project.folder, "--debug=explain", "codegen"))
-    assert "{" not in said
+    assert "`RAM=20K' is a new dependency" in (output := scons(project.folder, "--debug=explain", "codegen"))
+    assert "{" not in output
     tree = scons(project.folder, "--random", "--cache-show", "--tree=prune", "codegen")
     assert "up to date" in tree and "digits.onnx" in tree and "{" not in tree
 

@@ -115,8 +115,8 @@ def test_two_models_of_one_name_in_one_program_are_an_error(between: str, tmp_pa
     parts = {f"lib_{n}": FIRST_SCORE.replace("NAME", f"score_{n}") for n in ("one", "two")}
     output = configure(write(tmp_path, CMakeLists=text, **ONE_NAME, **parts), status=1)
     line = text[: text.index("add_executable")].count("\n") + 1
-    said = "program 'a' links more than one library with the functions of 'net': one, two"
-    assert f"CMakeLists.txt:{line}: error: {said}" in output
+    message = "program 'a' links more than one library with the functions of 'net': one, two"
+    assert f"CMakeLists.txt:{line}: error: {message}" in output
 
 
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles", "Ninja Multi-Config"])

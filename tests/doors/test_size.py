@@ -102,23 +102,23 @@ def test_what_grew_and_what_is_over_a_budget(tmp_path: Path, capsys: pytest.Capt
     old, new, last = tmp_path / "a" / "app.elf", tmp_path / "b" / "app.elf", tmp_path / "last.json"
     diff = ["size", str(new), "--diff", str(old)]
     assert main([*diff, "--json", str(tmp_path / "s.json")]) == 1
-    said = capsys.readouterr()
-    rows = {line.split()[0]: line.split() for line in said.out.splitlines()[1:]}
+    output = capsys.readouterr()
+    rows = {line.split()[0]: line.split() for line in output.out.splitlines()[1:]}
     assert rows["digits"][-3:] == ["+0", "+0", "+0"] and int(rows["rest"][-2]) >= 400
-    assert "ram: +" in said.err and f"B since {old}" in said.err and "more +400 B" in said.err
+    assert "ram: +" in output.err and f"B since {old}" in output.err and "more +400 B" in output.err
     assert main([*diff, "--allow", "2K"]) == 0 and main(["size", str(old), "--diff", str(new)]) == 0
-    made = json.loads((tmp_path / "s.json").read_text())
-    ram = made["ram"]
-    assert made["symbols"]["main.c:initialised"] == [0, 28, 0] and "initialised" not in made["symbols"]  # it is local
-    assert made["base"]["ram"] == ram - int(rows["total"][-2]) and made["parts"]["digits"]["bss"] > 0
+    sizes = json.loads((tmp_path / "s.json").read_text())
+    ram = sizes["ram"]
+    assert sizes["symbols"]["main.c:initialised"] == [0, 28, 0] and "initialised" not in sizes["symbols"]  # it is local
+    assert sizes["base"]["ram"] == ram - int(rows["total"][-2]) and sizes["parts"]["digits"]["bss"] > 0
     assert main(["size", str(old), "--ram", str(ram - 1), "--last", str(last)]) == 0
     kept = last.read_bytes()
     assert main(["size", str(new), "--ram", str(ram)]) == 0
     capsys.readouterr()
     assert main(["size", str(new), "--ram", str(ram - 1), "--stack", "300", "--last", str(last)]) == 1
-    said = capsys.readouterr()
-    assert f"ram: {ram:,} B, 1 B over the budget" in said.err and f"stack: {made['stack']:,} B, " in said.err
-    assert "grew since it was within the budget: " in said.err and "more +400 B" in said.err
+    output = capsys.readouterr()
+    assert f"ram: {ram:,} B, 1 B over the budget" in output.err and f"stack: {sizes['stack']:,} B, " in output.err
+    assert "grew since it was within the budget: " in output.err and "more +400 B" in output.err
     assert last.read_bytes() == kept
     assert main(["size", str(new), "--diff", str(last), "--allow", "0"]) == 1
     assert main(["size", str(new), "--allow", "0"]) == 1 and main(["size", str(new), "--entry", "none"]) == 1

@@ -160,10 +160,10 @@ def test_external_weights_are_read_and_count(tmp_path: Path) -> None:
 
 def save_with_external_weights(folder: Path) -> Path:
     """A float network of one dense layer whose weights lie in w.bin."""
-    made = OnnxFile(np.random.default_rng(0))
-    x = made.input((1, 4))
-    w = made.constant(np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32))
-    model = made.model([made.node("MatMul", [x, w], (1, 8))])
+    file = OnnxFile(np.random.default_rng(0))
+    x = file.input((1, 4))
+    w = file.constant(np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32))
+    model = file.model([file.node("MatMul", [x, w], (1, 8))])
     onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
     return folder / "m.onnx"
 

@@ -66,7 +66,7 @@ add_model(folder MODEL b)"""
 
 @pytest.mark.needs("cmake", "ninja", "gcc")
 @pytest.mark.parametrize(
-    ("call", "line", "said"),
+    ("call", "line", "text"),
     [
         (
             "add_model(digits MODEL digits.onnx RAMM 3)",
@@ -80,9 +80,9 @@ add_model(folder MODEL b)"""
         ("add_executable(a a.c)\nedgebuild_firmware(a)", 6, "no bare target"),
     ],
 )
-def test_cmake_names_the_line_of_a_call(call: str, line: int, said: str, tmp_path: Path) -> None:
+def test_cmake_names_the_line_of_a_call(call: str, line: int, text: str, tmp_path: Path) -> None:
     (first,) = configured(tmp_path, call)
-    assert first.startswith(f"{line}: error: ") and said in first
+    assert first.startswith(f"{line}: error: ") and text in first
 
 
 @pytest.mark.needs("cmake", "ninja", "gcc")
@@ -105,7 +105,7 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "text"),
     [
         ("env.Model('signal', 'digits.onnx')", "Model('signal'): error: name: signal.h would hide the C library's"),
         ("env.Model('a b', 'digits.onnx')", "Model('a b'): error: name: 'a b' is not a C identifier"),
@@ -116,11 +116,11 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
         ("env.Model('folder', '.')", "Model('folder'): error: Tried to lookup Dir '.' as a File"),
     ],
 )
-def test_scons_names_the_line_of_the_call(call: str, said: str, tmp_path: Path) -> None:
+def test_scons_names_the_line_of_the_call(call: str, text: str, tmp_path: Path) -> None:
     shutil.copy(DIGITS / "digits.onnx", tmp_path)
     (tmp_path / "SConstruct").write_text(f"{SCONS}{call}\n")
     output = scons(tmp_path, status=2)
-    assert f"{tmp_path / 'SConstruct'}:4: {said}" in output
+    assert f"{tmp_path / 'SConstruct'}:4: {text}" in output
     assert str(ROOT / "edgebuild") not in output  # no line of the tool itself: editors would open it
 
 
@@ -153,8 +153,8 @@ def test_errors_of_a_build_have_the_spelling_of_build_scripts(
     request = '{"kind": "model", "name": "n", "options": {"ram": "100", "tile": "off"}, "output": ".", "schema": 1,'
     (tmp_path / "n.req.json").write_text(f'{request} "source": "digits.onnx", "target": "mps2-an386"}}')
     assert main(["run", str(tmp_path / "n.req.json")]) == 1
-    said = capsys.readouterr().err
-    assert "--" not in said and "TILE" in said
+    errors = capsys.readouterr().err
+    assert "--" not in errors and "TILE" in errors
 
 
 def test_only_options_are_spelled_anew() -> None:
@@ -195,11 +195,11 @@ def test_flags_that_name_another_core(target: str, flags: str, is_wrong: bool) -
 def test_both_doors_name_the_line_of_a_target_with_another_core(tmp_path: Path) -> None:
     calls = 'set(CMAKE_C_FLAGS "-mcpu=cortex-m7")\nadd_model(digits MODEL digits.onnx TARGET mps2-an386)'
     (first,) = configured(tmp_path, calls)
-    said = "target mps2-an386 is for -mcpu=cortex-m4, and the flags of the compiler say -mcpu=cortex-m7"
-    assert first == f"6: error: digits: {said}"
+    message = "target mps2-an386 is for -mcpu=cortex-m4, and the flags of the compiler say -mcpu=cortex-m7"
+    assert first == f"6: error: digits: {message}"
     call = "env.Append(CCFLAGS='-mcpu=cortex-m7')\nenv.Model('digits', 'digits.onnx', TARGET='mps2-an386')\n"
     (tmp_path / "SConstruct").write_text(SCONS + call)
-    assert f"{tmp_path / 'SConstruct'}:5: Model('digits'): error: {said}" in scons(tmp_path, status=2)
+    assert f"{tmp_path / 'SConstruct'}:5: Model('digits'): error: {message}" in scons(tmp_path, status=2)
 
 
 def test_scons_names_the_line_of_a_board(tmp_path: Path) -> None:
