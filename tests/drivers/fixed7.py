@@ -27,7 +27,7 @@ MERGED = (
 }
 """
 )
-APART = (
+SEPARATE = (
     GROUP
     + """#define BARRIER __asm__ volatile("")
 void setup(int parity, int length)
@@ -60,7 +60,7 @@ def bench(folder: Path, source: str, isa: str) -> Bench:
 def measure(folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for core, isa in (("rv32imc", "rv32imc"), ("cortex_m3", "cortex-m3")):
-        for word, source in (("apart", APART), ("merged", MERGED)):
+        for word, source in (("apart", SEPARATE), ("merged", MERGED)):
             b = bench(folder / core / word, source, isa)
             b.model.values.update(DIV=0x1234, EN=0)
             b.call("setup", 2, 3)

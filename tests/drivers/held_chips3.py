@@ -189,7 +189,7 @@ def powered(at):
     return w
 
 
-def taken(chip):
+def take_first(chip):
     n = next((i for i in range(32) if chip.values.get(0x1030, 0x30) >> i & 1), None)
     chip.values[0x1030] = chip.values.get(0x1030, 0x30) & ~(1 << n) if n is not None else 0
     return 0 if n is None else n + 1
@@ -213,7 +213,7 @@ void toggle(void) { R(0x12B0) = 1; R(0x12B0) = 1; R(0x12B0) = 16; }
 int irq(void) { int sum = 0; for (int i = R(0x1020) & 255; i; i = R(0x1020) & 255) sum = sum * 10 + i; return sum; }
 void off(void) { R(0x800) = 0x26000000; }""",
     (("open",), ("toggle",), ("irq",), ("off",)),
-    reads={0x1020: taken},
+    reads={0x1020: take_first},
     writes={
         0x800: with_key(0x800, 24, 8, 0x26, 1),
         0x804: reset_control,

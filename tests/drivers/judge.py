@@ -100,9 +100,9 @@ class Judge:
             bits.fields |= fields >> 8 * i & 255
 
     def _changes(self, group: str, s: Slot) -> bool:
-        known = self.driver.dialect.at(group, s.name, s.field) if s.field else None
+        info = self.driver.dialect.at(group, s.name, s.field) if s.field else None
         alone = s.volatile or s.sensitive or bool(s.modified) or "w" not in s.access or "r" not in s.access
-        return alone or (known is not None and (known.volatile or s.field in self.moved or bool(known.rse)))
+        return alone or (info is not None and (info.volatile or s.field in self.moved or bool(info.rse)))
 
     # ---- programs
 
@@ -123,12 +123,12 @@ class Judge:
 
     def judged(self) -> list[str]:
         """Functions that can be called from outside with values that we can make."""
-        found = []
+        names = []
         for name, c in self.functions.items():
             own = self.driver.source.unit.own(c) and c.storage_class.name != "STATIC"
             if own and name in self.driver.cdfg.functions and self._arguments(name, Random(0)) is not None:
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     def _arguments(self, name: str, random: Random) -> list[int] | None:
         """Words of the arguments; None where a type is not known."""

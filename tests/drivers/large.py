@@ -50,11 +50,11 @@ FUNCTION = """void set_up_{0}(int i, int v)
 
 def text(lines: int = LINES) -> str:
     """A driver of so many lines: channels that are set up together, fields in pairs, branches and loops."""
-    made, i = HEAD, 0
-    while made.count("\n") < lines:
-        made += FUNCTION.format(i, i % 30, (i + 1) % 30, (i + 2) % 30)
+    source, i = HEAD, 0
+    while source.count("\n") < lines:
+        source += FUNCTION.format(i, i % 30, (i + 1) % 30, (i + 2) % 30)
         i += 1
-    return made
+    return source
 
 
 def measure(folder: Path) -> dict[str, float]:

@@ -122,13 +122,13 @@ class Model:
 
     def _fields(self, offset: int, size: int) -> list[tuple[RegisterInfo, FieldInfo, int]]:
         """The fields in these bytes; the shift is that of the bytes in the register."""
-        found = []
+        fields = []
         for r in self.block.registers:
             for f in r.fields:
                 first = r.offset * 8 + f.lsb
                 if first < (offset + size) * 8 and offset * 8 < first + f.width:
-                    found.append((r, f, (offset - r.offset) * 8))
-        return found
+                    fields.append((r, f, (offset - r.offset) * 8))
+        return fields
 
 
 def _name(r: RegisterInfo, f: FieldInfo) -> str:
@@ -268,15 +268,15 @@ def build(
 
 def models(driver: Driver) -> dict[str, Model]:
     word_only = not driver.layout.bus.bytes
-    known = fixed_map(driver)
+    described = fixed_map(driver)
     blocks = {b.name: b for b in register_map("m", driver).blocks}
-    return {name: Model(known.get(name, block), word_only) for name, block in blocks.items()}
+    return {name: Model(described.get(name, block), word_only) for name, block in blocks.items()}
 
 
 def fixed_map(driver: Driver) -> dict[str, Block]:
     """For fixed layouts the model is made from the silicon's description, not from ours."""
-    way, _, file = driver.request.layout.partition(":")
-    if way != "fixed":
+    kind, _, file = driver.request.layout.partition(":")
+    if kind != "fixed":
         return {}
     from edgebuild.driver.registers.fixed import read_map
 

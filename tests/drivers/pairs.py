@@ -95,17 +95,17 @@ class Pair:
 
     def outcomes(self) -> set[Outcome]:
         """All that the source may end with; the handler runs once, or after the function."""
-        found, at = set(), 0
+        outcomes, at = set(), 0
         while True:
-            state, taken = self.initial(), False
+            state, interrupted = self.initial(), False
             for i, critical in enumerate(x for s in self.main for x in s.run(state, False)):
-                if i >= at and not taken and not critical:
+                if i >= at and not interrupted and not critical:
                     self._interrupt(state)
-                    taken = True
-            if not taken:
+                    interrupted = True
+            if not interrupted:
                 self._interrupt(state)
-                return found | {outcome(state)}
-            found.add(outcome(state))
+                return outcomes | {outcome(state)}
+            outcomes.add(outcome(state))
             at += 1
 
     def _interrupt(self, state: State) -> None:
@@ -135,13 +135,13 @@ def pair(random: Random, number: int) -> Pair:
 
 def _body(random: Random, names: list[str], count: int, sections: bool) -> tuple[Statement, ...]:
     kinds = ["store"] * 4 + ["copy", "copy", "add", "load", "load", "put"] + ["section", "if"] * sections
-    found = []
+    statements = []
     for _ in range(count):
         kind = random.choice(kinds)
         inner = _body(random, names, random.randint(1, 3), False) if kind in ("section", "if") else ()
         value = random.randrange(2) if kind in ("load", "put") else random.randrange(1, 8)
-        found.append(Statement(kind, random.choice(names), random.choice(names), value, inner))
-    return tuple(found)
+        statements.append(Statement(kind, random.choice(names), random.choice(names), value, inner))
+    return tuple(statements)
 
 
 def lost(folder: Path, seed: int, count: int) -> list[str]:
@@ -151,14 +151,14 @@ def lost(folder: Path, seed: int, count: int) -> list[str]:
     target = random.choice(["pulpino", "riscv-virt"])
     head = '#pragma GCC diagnostic ignored "-Wunused-but-set-variable"\n'
     b = build(folder, head + "".join(p.c() for p in pairs), target=target, isa="rv32im")
-    found = []
+    failures = []
     for p in pairs:
         expected = p.outcomes()
         for point, ended in enumerate(ends(b, p)):
             if ended not in expected:
-                found.append(f"{p.c()}at instruction {point} of t{p.number}: {ended}")
+                failures.append(f"{p.c()}at instruction {point} of t{p.number}: {ended}")
                 break
-    return found
+    return failures
 
 
 def ends(b: Bench, p: Pair) -> Iterator[Outcome]:

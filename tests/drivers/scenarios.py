@@ -62,29 +62,29 @@ def original(folder: Path) -> Pair:
     folder.mkdir(parents=True, exist_ok=True)
     for source in (HERE / "originals" / "gpio.c", HERE / "originals" / "spi.c", SCENARIOS):
         shutil.copy(source, folder)
-    found = original_models()
-    found["spi"].values["STATUS"] = 0x00010001  # idle, one word received
-    return _pair(folder, ["gpio.c"], ["spi.c"], found, {})
+    devices = original_models()
+    devices["spi"].values["STATUS"] = 0x00010001  # idle, one word received
+    return _pair(folder, ["gpio.c"], ["spi.c"], devices, {})
 
 
 def generated(folder: Path, target: str = "pulpino") -> Pair:
     folder.mkdir(parents=True, exist_ok=True)
     drivers: dict[str, Driver] = {}
-    found: dict[str, Model] = {}
+    devices: dict[str, Model] = {}
     for name, source in (("gpio", GPIO), ("spi", SPI)):
         artifacts, drivers[name] = compile_driver(DriverRequest((source,), name, target))
         for a in artifacts:
             (folder / a.name).write_bytes(a.data)
-        found.update(models(drivers[name]))
+        devices.update(models(drivers[name]))
     shutil.copy(SCENARIOS, folder)
-    found["spi"].values.update(state=1, rxCount=1)
-    return _pair(folder, ["gpio.c"], ["spi.c"], found, drivers)
+    devices["spi"].values.update(state=1, rxCount=1)
+    return _pair(folder, ["gpio.c"], ["spi.c"], devices, drivers)
 
 
-def _pair(folder: Path, gpio: list[str], spi: list[str], found: dict[str, Model], drivers: dict[str, Driver]) -> Pair:
+def _pair(folder: Path, gpio: list[str], spi: list[str], devices: dict[str, Model], drivers: dict[str, Driver]) -> Pair:
     elf = link(folder, [*gpio, *spi, SCENARIOS.name], flags=["-I", str(DRIVERS)])
     sizes = driver_bytes(elf)
-    return Pair(Machine(elf, found), sizes["gpio"], sizes["spi"], drivers)
+    return Pair(Machine(elf, devices), sizes["gpio"], sizes["spi"], drivers)
 
 
 def lost_updates(pair: Pair, set_by_handler: Callable[[], None], kept: Callable[[], bool]) -> tuple[int, int]:

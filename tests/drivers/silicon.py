@@ -102,17 +102,17 @@ def toggled(*values: int) -> ON_READ:
 
 
 def push(chip: Chip, value: int) -> None:
-    if len(chip.sent) - chip.state.get("taken", 0) > 15:
+    if len(chip.sent) - chip.state.get("popped", 0) > 15:
         raise BusError("the FIFO is full")
     chip.sent.append(value)
 
 
 def pop(chip: Chip) -> int:
-    taken = chip.state.get("taken", 0)
-    if taken >= len(chip.sent):
+    popped = chip.state.get("popped", 0)
+    if popped >= len(chip.sent):
         raise BusError("the FIFO is empty")
-    chip.state["taken"] = taken + 1
-    return 0x40 + taken
+    chip.state["popped"] = popped + 1
+    return 0x40 + popped
 
 
 def keyed(chip: Chip, value: int) -> None:
@@ -179,7 +179,7 @@ I2C = Part(
     void start(int a) { R(0x6C) = 0; R(4) = a; R(0x6C) = 1; }
     int get(int n) { int sum = 0; for (int i = 0; i < n; i++) { while (!(R(0x70) & 2)) ; R(0x10) = 0x100 | (i == n - 1) << 9; while (!R(0x78)) ; sum += R(0x10) & 0xFF; } return sum; }""",
     (("open", 40, 47), ("start", 0x50), ("get", 24)),
-    reads={0x70: toggled(0, 2), 0x78: lambda c: len(c.sent) - c.state.get("taken", 0), 0x10: pop},
+    reads={0x70: toggled(0, 2), 0x78: lambda c: len(c.sent) - c.state.get("popped", 0), 0x10: pop},
     writes={0x10: push},
     locked=((0x6C, 1, (0, 4, 0x14, 0x18, 0xA0, 0x7C)),),
 )

@@ -289,13 +289,13 @@ def test_the_peripheral_is_that_of_the_names(tmp_path: Path, capsys: pytest.Capt
     """
     peripherals = "".join(PERIPHERAL.format(*kind) for kind in KINDS)
     (tmp_path / "kinds.svd").write_text(CHIP[: CHIP.index("<peripheral>")] + peripherals + "</peripherals></device>")
-    status, source, said = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
-    assert status == 0 and source, said
-    assert "gpio: stays C: the description has no such register" in said
+    status, source, errors = adopted(tmp_path, MIXED, capsys, "--svd", str(tmp_path / "kinds.svd"))
+    assert status == 0 and source, errors
+    assert "gpio: stays C: the description has no such register" in errors
     assert "SPI_AT(periph)->CTL0 = 1" in source
     patch = "_svd: ../kinds.svd\nSPI0:\n  _modify:\n    CTL0:\n      size: 32\n"
     assert (tmp_path / "out" / "driver.yaml").read_text() == patch
-    assert "dma: stays C: the description has no such register" in said
+    assert "dma: stays C: the description has no such register" in errors
     assert "GPIO_P_DOUT(port) = 1; }" in source and "I2S" not in source.upper()
     assert "{ UARTX_AT(u)->PSEL_RXD = UARTX_AT(u)->RXD; UARTX_AT(u)->PSEL_RXD = 1; }" in source
     for text in ("TWI_AT(bus)->TASKS_GO = 1;", "clock_device->RUN = 1;", "ppi_device->CHG_EN[n] = 1;"):

@@ -85,17 +85,17 @@ def our_successors(f: Function) -> set[tuple[str, str]]:
 
 
 def next_labels(node, successors, label) -> set[str]:  # type: ignore[no-untyped-def]
-    found, seen, todo = set(), set(), list(successors(node))
+    labels, seen, todo = set(), set(), list(successors(node))
     while todo:
         n = todo.pop()
         if id(n) in seen:
             continue
         seen.add(id(n))
         if label(n):
-            found.add(label(n))
+            labels.add(label(n))
         else:
             todo += successors(n)
-    return found
+    return labels
 
 
 class Block:
@@ -117,13 +117,13 @@ def their_successors(text: str) -> set[tuple[str, str]]:
             firsts[name] = lasts[name] = Block({"ENTRY": "entry", "EXIT": "exit"}.get(match[2] or "", ""))
         elif match := re.match(r"\s+(\d+): (.*)", line):
             reference = f"B{name}.{match[1]}"
-            if found := re.search(r"->(f\d+)$", match[2]):
-                fields[reference] = found[1]
+            if inner := re.search(r"->(f\d+)$", match[2]):
+                fields[reference] = inner[1]
             kind = ""
-            if found := re.match(r"\[(B[\d.]+)\] \(ImplicitCastExpr, LValueToRValue", match[2]):
-                kind, of = "r", found[1]
-            elif found := re.match(r"\[(B[\d.]+)\] = ", match[2]):
-                kind, of = "w", found[1]
+            if inner := re.match(r"\[(B[\d.]+)\] \(ImplicitCastExpr, LValueToRValue", match[2]):
+                kind, of = "r", inner[1]
+            elif inner := re.match(r"\[(B[\d.]+)\] = ", match[2]):
+                kind, of = "w", inner[1]
             if kind and of in fields:
                 block = Block(f"{kind} {fields[of]}")
                 lasts[name].next = [block]
@@ -132,7 +132,7 @@ def their_successors(text: str) -> set[tuple[str, str]]:
             successors[name] = list(re.findall(r"(?<!\()B(\d+)(?!\()", match[1]))
     for name, after in successors.items():
         lasts[name].next += [firsts[s] for s in after]
-    found_: set[tuple[str, str]] = set()
+    edges: set[tuple[str, str]] = set()
     todo, seen = list(firsts.values()), set()
     while todo:
         block = todo.pop()
@@ -141,8 +141,8 @@ def their_successors(text: str) -> set[tuple[str, str]]:
         seen.add(id(block))
         todo += block.next
         if block.label and block.label != "exit":
-            found_ |= {(block.label, after) for after in next_labels(block, lambda b: b.next, lambda b: b.label)}
-    return found_
+            edges |= {(block.label, after) for after in next_labels(block, lambda b: b.next, lambda b: b.label)}
+    return edges
 
 
 def test_nothing_of_a_driver_outlives_it(tmp_path: Path) -> None:

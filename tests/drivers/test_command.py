@@ -54,13 +54,14 @@ def test_overlay_template(tmp_path: Path) -> None:
     words = ("d.bf.c", "--target", "pulpino", "--layout", "fixed:chip.svd")
     first = driver(tmp_path, *words)
     assert first.returncode == 0 and not first.stderr, "settings give no warning"
-    made = driver(tmp_path, *words, "--overlay-template")
-    lines = made.stdout.splitlines()
+    template = driver(tmp_path, *words, "--overlay-template")
+    lines = template.stdout.splitlines()
     assert (
-        "  # C.CR.EN: {plain: true}  # read-write, bit 0; written at line 3; the name suggests a setting" in made.stdout
+        "  # C.CR.EN: {plain: true}  # read-write, bit 0; written at line 3; the name suggests a setting"
+        in template.stdout
     )
     assert sum(line.startswith("  # C.") for line in lines) == 2, "only what is used"
-    (tmp_path / "chip.overlay.yaml").write_text(made.stdout)
+    (tmp_path / "chip.overlay.yaml").write_text(template.stdout)
     before = (tmp_path / "out" / "n.c").read_bytes()
     assert driver(tmp_path, *words).returncode == 0
     assert (tmp_path / "out" / "n.c").read_bytes() == before, "the template says what holds without it"

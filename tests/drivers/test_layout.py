@@ -72,11 +72,11 @@ def test_exact_agrees_with_enumeration(seed: int, monkeypatch: pytest.MonkeyPatc
     """All 877 partitions, by brute force: the best one, and the best one of each size of the map."""
     problem = random_problem(seed)
     possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
-    found = solve_exactly(problem, [heuristic(problem)])
-    assert found is not None and found.optimal
-    assert problem.accesses(found.bins) == found.bound == min(map(problem.accesses, possible))
+    solution = solve_exactly(problem, [heuristic(problem)])
+    assert solution is not None and solution.optimal
+    assert problem.accesses(solution.bins) == solution.bound == min(map(problem.accesses, possible))
     monkeypatch.setattr(problems, "STEPS", 2000)
-    assert problem.accesses(improved(problem, heuristic(problem))) == found.bound
+    assert problem.accesses(improved(problem, heuristic(problem))) == solution.bound
     for largest in (8, 12, 16, 24):
         small = solve_exactly(problem, [singles(problem)], largest)
         best = min((problem.accesses(p) for p in possible if problem.bytes(p) <= largest), default=None)
@@ -148,11 +148,11 @@ def test_front_agrees_with_enumeration(seed: int) -> None:
     """The last layout of each size is the best of that size; no size is left out at which accesses grow."""
     problem = random_problem(seed)
     possible = [p for p in partitions(problem.leaves) if fits(p, problem)]
-    found = [problem.rank(b)[::-1] for b in optimize._by_size(problem)]
-    best = {size: min(problem.accesses(p) for p in possible if problem.bytes(p) <= size) for size, _ in found}
-    assert [accesses for _, accesses in found] == [best[size] for size, _ in found]
-    assert found[-1][0] == min(map(problem.bytes, possible))
-    assert set(optimize._undominated([problem.rank(p)[::-1] for p in possible])) <= set(found)
+    front = [problem.rank(b)[::-1] for b in optimize._by_size(problem)]
+    best = {size: min(problem.accesses(p) for p in possible if problem.bytes(p) <= size) for size, _ in front}
+    assert [accesses for _, accesses in front] == [best[size] for size, _ in front]
+    assert front[-1][0] == min(map(problem.bytes, possible))
+    assert set(optimize._undominated([problem.rank(p)[::-1] for p in possible])) <= set(front)
 
 
 def test_picture_of_map_against_accesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,8 +160,8 @@ def test_picture_of_map_against_accesses(tmp_path: Path, capsys: pytest.CaptureF
     svg = tmp_path / "gpio.svg"
     command = ["driver", str(GPIO), "--name", "gpio", "--target", "pulpino", "-o", str(tmp_path / "out")]
     assert main([*command, "--pareto", str(svg)]) == 0
-    said = capsys.readouterr().out.splitlines()[2:]
-    points = [(int(line.split()[0]), int(line.split()[2])) for line in said]
+    lines = capsys.readouterr().out.splitlines()[2:]
+    points = [(int(line.split()[0]), int(line.split()[2])) for line in lines]
     assert points[0] == (900, 9) and points[-1][0] <= 900 - 3 * 128
     assert all(a[0] > b[0] and a[1] < b[1] for a, b in pairwise(points))
     circles = [e for e in ET.parse(svg).iter() if e.tag.endswith("circle")]
@@ -181,8 +181,8 @@ def test_no_partition_is_better(seed: int) -> None:
     problem = Problem(tuple(x for x in leaves if any(x.name in names for _, names in uses)), uses, Bus(), 1)
     ranked = [(rank(p, problem), p) for p in partitions(problem.leaves) if fits(p, problem)]
     least = min(cost for cost, _ in ranked)
-    found = solve(problem, exact=True)
-    assert (found.bound, rank(found.bins, problem)) == (least[0], least)
+    solution = solve(problem, exact=True)
+    assert (solution.bound, rank(solution.bins, problem)) == (least[0], least)
 
 
 def rank(bins_: Bins, problem: Problem) -> tuple[int, int, int]:

@@ -58,9 +58,9 @@ def test_accesses_out_of_macros(program: tuple[str, str], tmp_path: Path) -> Non
     plain = subprocess.run(["gcc", "-E", "-P", "-"], input=source, capture_output=True, text=True, check=True)
     (tmp_path / "plain").mkdir()
     expected = build(tmp_path / "plain", plain.stdout)
-    found = build(tmp_path, source)
-    assert (expected.call("t", 1), found.call("t", 1)) == (3, 3)
-    assert found.machine.trace == expected.machine.trace
+    bench = build(tmp_path, source)
+    assert (expected.call("t", 1), bench.call("t", 1)) == (3, 3)
+    assert bench.machine.trace == expected.machine.trace
     strict = [
         *ARM,
         "-std=c11",

@@ -56,8 +56,8 @@ def test_walks_do_not_follow_the_pairs_of_accesses(shape: str, tmp_path: Path, m
     monkeypatch.setattr(Reachability, "_fixed_point", settled_counted)
     monkeypatch.setattr(Graph, "blocks", blocks_counted)
     monkeypatch.setattr(check, "_reached", reached_counted)
-    _, made = compile_driver(DriverRequest((file,), "many", "pulpino", "heuristic"))
-    f = made.cdfg.functions["f"]
+    _, driver = compile_driver(DriverRequest((file,), "many", "pulpino", "heuristic"))
+    f = driver.cdfg.functions["f"]
     assert len(f.accesses) >= ACCESSES
     once = 20 if shape != "line" else 8 * ACCESSES  # in a loop, once for each access
     assert len(visits) <= once * len(f.nodes)

@@ -144,8 +144,8 @@ def test_derived_from_an_element_of_an_array(tmp_path: Path) -> None:
     <addressOffset>0</addressOffset><fields><field><name>PODR</name><bitRange>[0:0]</bitRange></field></fields></register>
     <register derivedFrom="P100PFS"><name>P108PFS</name><addressOffset>0x20</addressOffset></register>"""
     (tmp_path / "chip.svd").write_text(svd("X@64: A:0:1").replace("<registers>", f"<registers>{array}"))
-    found = {r.name: r for r in read_map(tmp_path / "chip.svd").blocks[0].registers}
-    assert (found["P108PFS"].offset, found["P108PFS"].fields[0].name, len(found)) == (0x20, "PODR", 10)
+    registers = {r.name: r for r in read_map(tmp_path / "chip.svd").blocks[0].registers}
+    assert (registers["P108PFS"].offset, registers["P108PFS"].fields[0].name, len(registers)) == (0x20, "PODR", 10)
 
 
 @pytest.mark.parametrize(

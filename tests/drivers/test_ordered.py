@@ -191,9 +191,9 @@ make_device(S, s, 0x40000000);
 
 def test_one_group_type_for_registers_of_several_kinds(tmp_path: Path) -> None:
     """A write of LATSET says nothing about LAT, though both have the fields of one group."""
-    said = 'fields: {"C.LAT.*": {plain: true}, "C.LATCLR.*": {back: "0"}, "C.LATSET.*": {back: "0"}}'
+    overlay = 'fields: {"C.LAT.*": {plain: true}, "C.LATCLR.*": {back: "0"}, "C.LATSET.*": {back: "0"}}'
     (tmp_path / "chip.svd").write_text(svd(LATCH))
-    (tmp_path / "chip.overlay.yaml").write_text(said)
+    (tmp_path / "chip.overlay.yaml").write_text(overlay)
     source = (
         ALIKE
         + """void both(int a, int b) { s->LAT.A = a; s->LAT.B = b; }

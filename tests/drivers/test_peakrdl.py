@@ -52,14 +52,14 @@ def fields(driver: Driver) -> set[tuple[int, str, int, int]]:
 def test_ip_xact_has_every_field_at_its_place(source: Path, target: str, tmp_path: Path) -> None:
     driver, rdl = make(tmp_path, source, target)
     peakrdl("ip-xact", rdl, "-o", tmp_path / "n.xml")
-    found = set()
+    described = set()
 
     def walk(element: ET.Element, base: int) -> None:
         for child in element:
             kind = child.tag.partition("}")[2]
             at = number(child, "baseAddress") or number(child, "addressOffset")
             if kind == "field":
-                found.add((base, text(child, "name"), number(child, "bitOffset"), number(child, "bitWidth")))
+                described.add((base, text(child, "name"), number(child, "bitOffset"), number(child, "bitWidth")))
             else:
                 places = kind in ("addressBlock", "registerFile", "register")
                 step = number(child, "range") or number(child, "size") // 8
@@ -74,7 +74,7 @@ def test_ip_xact_has_every_field_at_its_place(source: Path, target: str, tmp_pat
         return int(word[2:], 16) if word.startswith("'h") else int(word or 0)
 
     walk(ET.parse(tmp_path / "n.xml").getroot(), 0)
-    assert found == fields(driver)
+    assert described == fields(driver)
 
 
 @pytest.mark.parametrize(("source", "device"), [(GPIO, "gpio"), (GPIO, "soc"), (SPI, "spi")])

@@ -99,14 +99,14 @@ def test_systemc_header_compiles_alone(tmp_path: Path) -> None:
 
 
 def test_same_bytes_from_any_folder(tmp_path: Path) -> None:
-    made = []
+    outputs = []
     for folder in (tmp_path / "a", tmp_path / "much" / "deeper"):
         folder.mkdir(parents=True)
         for file in (GPIO, GPIO.with_name("pulpino_gpio.bf.h"), GPIO.with_name("pulpino_gpio.h")):
             (folder / file.name).write_text(file.read_text())
-        made.append([a.data for a in compile_driver(DriverRequest((folder / GPIO.name,), "n", "pulpino"))[0]])
-        assert not any(str(tmp_path).encode() in data for data in made[-1])
-    assert made[0] == made[1]
+        outputs.append([a.data for a in compile_driver(DriverRequest((folder / GPIO.name,), "n", "pulpino"))[0]])
+        assert not any(str(tmp_path).encode() in data for data in outputs[-1])
+    assert outputs[0] == outputs[1]
 
 
 def test_lines_stay_where_they_are(tmp_path: Path) -> None:
@@ -289,11 +289,11 @@ def test_arrays_stay_arrays_in_descriptions(tmp_path: Path) -> None:
         assert {(r.full_name, r.offset) for r in read(tmp_path / name).blocks[0].registers} == places, name
         again = analyse(DriverRequest((file,), "n", "pulpino", f"fixed:{tmp_path / name}"))
         for group in driver.layout.groups:
-            taken, found = (
+            expected, actual = (
                 {(s.name, r.offset, s.lsb, r.stride) for r in x.layout.groups[group].registers for s in r.slots}
                 for x in (driver, again)
             )
-            assert found == taken
+            assert actual == expected
 
 
 MIXED = """R@0: A:0:4 FLAG:4:1:oneToClear LOW:5:1:zeroToClear SEEN:6:1:::r B:8:8

@@ -30,10 +30,10 @@ pytest.importorskip("z3")
 from edgebuild.driver.prove.verdicts import Verdict, prove
 
 RIGHT = [c for c in CASES if not c.error]
-Made = tuple[Driver, tuple[Artifact, ...]]
+Compiled = tuple[Driver, tuple[Artifact, ...]]
 
 
-def compiled(case: Case, folder: Path) -> Made:
+def compiled(case: Case, folder: Path) -> Compiled:
     layout = "optimize"
     if case.registers:
         (folder / "chip.svd").write_text(svd(case.registers))
@@ -47,8 +47,8 @@ def compiled(case: Case, folder: Path) -> Made:
     return driver, artifacts
 
 
-def verdicts(made: Made, only: frozenset[str] | None = None) -> list[Verdict]:
-    driver, artifacts = made
+def verdicts(build: Compiled, only: frozenset[str] | None = None) -> list[Verdict]:
+    driver, artifacts = build
     return prove(driver, triple_of(driver.request.target), artifacts, only)
 
 
@@ -79,32 +79,32 @@ def unwrapped(header: str) -> str:
     """The functions with a statement a line; the generator breaks long ones."""
     function = re.compile(r"^(static inline [^{};]*\bHAL_[^{};]*)\n(\{\n[^}]*\n\})", re.MULTILINE)
 
-    def joined(found: re.Match[str]) -> str:
-        body = re.sub(r"(?<![;{])\n +", " ", found[2])
-        return " ".join(found[1].split()) + "\n" + body
+    def joined(match: re.Match[str]) -> str:
+        body = re.sub(r"(?<![;{])\n +", " ", match[2])
+        return " ".join(match[1].split()) + "\n" + body
 
     return function.sub(joined, header)
 
 
-def faulty(made: Made) -> Iterator[tuple[str, Made]]:
+def faulty(build: Compiled) -> Iterator[tuple[str, Compiled]]:
     """Each store left out or one bit off, each load left out or wrong, in functions that the driver calls.
 
     The bit is the lowest one that the hardware takes: a field's that can be written, or one of no field, which is to
     stay as it is after reset. A load is left out where somebody may miss it.
     """
-    driver, artifacts = made
+    driver, artifacts = build
     header = next(a for a in artifacts if a.name == "case_hal.h").data.decode()
     body = next(a for a in artifacts if a.name in ("case.c", "case.cpp")).data.decode()
     function = group = ""
     for number, line in enumerate(lines := unwrapped(header).split("\n")):
-        if found := re.search(r"\b(HAL_\w+)\((?:const )?volatile struct (\w+) .*\)$", line):
-            function, group = found[1], found[2]
+        if match := re.search(r"\b(HAL_\w+)\((?:const )?volatile struct (\w+) .*\)$", line):
+            function, group = match[1], match[2]
         if not re.search(rf"\b{function}\(", body) or not function:
             continue
         wrong = []
         if re.match(r" *\*\(volatile", line):
-            taken = ~ignored(list(slots_at(driver, group, line)))
-            wrong += [";", line.replace(" = (unsigned", f" = {taken & -taken}u ^ (unsigned", 1)]
+            writable = ~ignored(list(slots_at(driver, group, line)))
+            wrong += [";", line.replace(" = (unsigned", f" = {writable & -writable}u ^ (unsigned", 1)]
         elif "= *(volatile" in line and "HAL_LOAD_WHOLE" not in function:
             slots = list(slots_at(driver, group, line))
             inverted = line.replace("= *", f"= {reduce(or_, (bits for _, bits in slots))}ull & ~*", 1)
@@ -118,9 +118,9 @@ def faulty(made: Made) -> Iterator[tuple[str, Made]]:
 
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
 def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -> None:
-    made = compiled(case, tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    for what, wrong in faulty(made):
+    build = compiled(case, tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    for what, wrong in faulty(build):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
@@ -136,7 +136,7 @@ QUICK = ("FE310 PWM", "FE310 PMU", "XMC4500 USIC and PORT", "PIC32MX", "Renesas 
 LONG = [p.name for p in HELD if p.name not in QUICK] + ["RP2040 I2C"]
 
 
-def of_silicon(part: Part, folder: Path) -> Made:
+def of_silicon(part: Part, folder: Path) -> Compiled:
     if not part.present:
         pytest.skip(f"{part.file} is not beside the checkout")
     file = folder / "chip.svd"
@@ -161,14 +161,14 @@ def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
     assert [v for v in verdicts(of_silicon(part, tmp_path)) if v.what != "proved"] == []
 
 
-def callers(made: Made, function: str) -> frozenset[str]:
+def callers(build: Compiled, function: str) -> frozenset[str]:
     """The driver's functions from whose definition to the next one the name of a function stands."""
-    driver, artifacts = made
+    driver, artifacts = build
     body = next(a for a in artifacts if a.name == "case.c").data.decode()
     starts = {n: m.start() for n in driver.cdfg.functions if (m := re.search(rf"\b{n}\([^;{{}}()]*\)\s*{{", body))}
     ends = [*sorted(starts.values())[1:], len(body)]
-    found = zip(sorted(starts, key=lambda n: starts[n]), ends, strict=True)
-    return frozenset(n for n, end in found if re.search(rf"\b{function}\(", body[starts[n] : end]))
+    spans = zip(sorted(starts, key=lambda n: starts[n]), ends, strict=True)
+    return frozenset(n for n, end in spans if re.search(rf"\b{function}\(", body[starts[n] : end]))
 
 
 MANY_FAULTS = ("RP2040 I2C", "RP2040 USBCTRL", "nRF52 TWI", "FE310 I2C", "STM32 ADC", "STM32 TIM", "SAM SERCOM")
@@ -184,12 +184,12 @@ MANY_FAULTS = ("RP2040 I2C", "RP2040 USBCTRL", "nRF52 TWI", "FE310 I2C", "STM32 
 )
 def test_faults_of_drivers_of_silicon_are_refuted(part: Part, tmp_path: Path) -> None:
     """In a function that makes the access."""
-    made = of_silicon(part, tmp_path)
-    wrong = [(what, artifacts) for what, (_, artifacts) in faulty(made)]
+    build = of_silicon(part, tmp_path)
+    wrong = [(what, artifacts) for what, (_, artifacts) in faulty(build)]
     assert wrong
     for what, artifacts in wrong:
-        found = prove(made[0], triple_of("pulpino"), artifacts, callers(made, what.partition(":")[0]))
-        assert any(v.what == "refuted" for v in found), what
+        results = prove(build[0], triple_of("pulpino"), artifacts, callers(build, what.partition(":")[0]))
+        assert any(v.what == "refuted" for v in results), what
 
 
 SYNC_REGISTERS = "A@0: A:0:8\nB@4: B:0:8\nC@8: C:0:8\nD@12: D:0:8\nS@16: BUSY:0:1:r ERR:1:1:r"
@@ -202,11 +202,11 @@ int u(void) { while (s->BUSY) { int f = failed(); if (f) return f; } s->A = 1; w
 
 
 def test_faults_among_many_loops_that_wait_are_refuted(tmp_path: Path) -> None:
-    made = compiled(Case(0, "synced", SYNCED, registers=SYNC_REGISTERS, overlay=SYNC_OVERLAY), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    for what, (_, artifacts) in faulty(made):
-        found = prove(made[0], triple_of("pulpino"), artifacts, callers(made, what.partition(":")[0]))
-        assert any(v.what == "refuted" for v in found), what
+    build = compiled(Case(0, "synced", SYNCED, registers=SYNC_REGISTERS, overlay=SYNC_OVERLAY), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    for what, (_, artifacts) in faulty(build):
+        results = prove(build[0], triple_of("pulpino"), artifacts, callers(build, what.partition(":")[0]))
+        assert any(v.what == "refuted" for v in results), what
 
 
 SHARED_GROUP = """bfGroup Set { bit A; bit B; }; bfGroup P { bfGroup Set INTENSET; bfGroup Set MASK; };
@@ -218,9 +218,9 @@ def test_registers_that_share_a_group_are_proved(tmp_path: Path) -> None:
     """Only one of them has side effects: what is written back to the other is no event."""
     overlay = 'fields: {"C.INTENSET.*": {back: "0"}, "C.MASK.*": {plain: true}}'
     registers = "INTENSET@0: A:0:1 B:1:1\nMASK@4: A:0:1 B:1:1 C:2:1"
-    made = compiled(Case(0, "pair", SHARED_GROUP, registers=registers, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    for what, wrong in faulty(made):
+    build = compiled(Case(0, "pair", SHARED_GROUP, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    for what, wrong in faulty(build):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
@@ -232,9 +232,9 @@ def test_a_group_variable_across_a_loop_that_waits(tmp_path: Path) -> None:
     """It holds what the source does not name, too, whatever the register has by then."""
     registers = "R@0: A:0:1 B:1:1 KEY:16:8 CF:25:1\nS@4: D:0:1:r"
     overlay = 'fields: {"C.R.[ABC]*": {plain: true}, "C.R.KEY": {back: never}}'
-    made = compiled(Case(0, "held over", HELD_OVER, registers=registers, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    driver, artifacts = made
+    build = compiled(Case(0, "held over", HELD_OVER, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    driver, artifacts = build
     for mask in ("0xFFFFFFFDu", "0xFDFFFFFDu"):  # the second one loses CF
         text = [a.data.replace(b"r & 0xFFFFFFFDu", f"r & {mask}".encode()) for a in artifacts]
         wrong = driver, tuple(replace(a, data=t) for a, t in zip(artifacts, text, strict=True))
@@ -250,9 +250,9 @@ def test_fields_that_the_source_leaves_out_are_told_apart(tmp_path: Path) -> Non
     """ONE, TWO and THREE each hold an X of their own, of which the source knows nothing."""
     overlay = 'fields: {"C.*.*": {plain: true}}'
     registers = "ONE@0: X:0:1 EN:1:1 D:4:4\nTWO@4: X:0:3 EN:3:1 D:4:4\nTHREE@8: X:0:1 Z:5:1"
-    made = compiled(Case(0, "names", NAMESAKES, registers=registers, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    planted = list(faulty(made))
+    build = compiled(Case(0, "names", NAMESAKES, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    planted = list(faulty(build))
     assert sum("1u ^" in what for what, _ in planted) >= 3  # the lowest bit is one that the source leaves out
     for what, wrong in planted:
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
@@ -279,19 +279,19 @@ def test_writes_of_values_that_do_nothing_are_proved(order: str, tmp_path: Path)
         ]
     )
     registers = "CR@0: EN:0:1 GO:1:1 D:4:4\nOTHER@4: EN:0:1 GO:1:1 D:4:4"
-    made = compiled(Case(0, "idle", IDLE, registers=registers, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    build = compiled(Case(0, "idle", IDLE, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
     if order == "memory: true":  # there a store of what is there, or one soon written over, is no difference
         return
-    for what, wrong in faulty(made):
+    for what, wrong in faulty(build):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
-    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    body = next(a for a in build[1] if a.name == "case.c").data.decode()
     stop = "{ HAL_WRITE_P_CR_GO(p, 0); }"
     assert stop in body
     for more in ("HAL_WRITE_P_CR_GO(p, 0); HAL_WRITE_P_CR_GO(p, 0);", "HAL_WRITE_P_OTHER_GO(p, 0);"):
         changed = body.replace(stop, f"{{ {more} }}").encode()
-        new = tuple(Artifact(a.name, changed) if a.name == "case.c" else a for a in made[1])
-        assert [v.function for v in verdicts((made[0], new)) if v.what == "refuted"] == ["stop"]
+        new = tuple(Artifact(a.name, changed) if a.name == "case.c" else a for a in build[1])
+        assert [v.function for v in verdicts((build[0], new)) if v.what == "refuted"] == ["stop"]
 
 
 ACTING = """bfGroup R { uint4 F; bit GO; uint4 G; }; bfGroup D { bfGroup R R; bit S; }; make_device(D, d, 0x40000000);
@@ -304,9 +304,9 @@ def test_a_field_with_an_effect_may_be_written_back(effect: str, tmp_path: Path)
     """As `plain` says: a write of its neighbour stores what is there, and that has no effect."""
     overlay = f'fields: {{"C.R.[FG]": {{plain: true}}, "C.R.GO": {{plain: true, wse: [{effect}]}}}}'
     registers = "R@0: F:0:4 GO:4:1 G:8:4\nS@4: S:0:1"
-    made = compiled(Case(0, "acting", ACTING, registers=registers, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    planted = list(faulty(made))
+    build = compiled(Case(0, "acting", ACTING, registers=registers, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    planted = list(faulty(build))
     assert len(planted) >= 6
     for what, wrong in planted:
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
@@ -335,14 +335,14 @@ int counted(void) { return atomic_fetch_add(&n, d->f) + (int)offsetof(bfGroup D,
 
 def test_words_of_the_compiler_are_proved(tmp_path: Path) -> None:
     """`offsetof` and `a ?: b` are no operations on atomic objects."""
-    made = compiled(Case(0, "words", WORDS), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    build = compiled(Case(0, "words", WORDS), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    body = next(a for a in build[1] if a.name == "case.c").data.decode()
     fault = {"offsets": ("(int)4u", "(int)8u"), "elvis": ("?: v", "?: 1"), "counted": ("(&n, ", "(&n, 1 +")}
     for function, (old, new) in fault.items():
         assert body.count(old) == 1, body
-        wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in made[1])
-        assert [v.function for v in verdicts((made[0], wrong)) if v.what == "refuted"] == [function]
+        wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in build[1])
+        assert [v.function for v in verdicts((build[0], wrong)) if v.what == "refuted"] == [function]
 
 
 @pytest.mark.slow
@@ -350,10 +350,10 @@ def test_words_of_the_compiler_are_proved(tmp_path: Path) -> None:
 def test_random_programs_are_never_refuted(seed: int, tmp_path: Path) -> None:
     generator = Generator(Random(seed))
     text = "#include <stdatomic.h>\n#include <stddef.h>\n" + "\n".join(generator.program(n).c() for n in range(3))
-    made = compiled(Case(0, "random", text, target="riscv-virt" if seed % 2 else "pulpino"), tmp_path)
-    found = verdicts(made)
-    assert [v for v in found if v.what == "refuted"] == []
-    assert any(v.what == "proved" for v in found)
+    build = compiled(Case(0, "random", text, target="riscv-virt" if seed % 2 else "pulpino"), tmp_path)
+    results = verdicts(build)
+    assert [v for v in results if v.what == "refuted"] == []
+    assert any(v.what == "proved" for v in results)
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
@@ -361,15 +361,15 @@ def test_random_programs_are_never_refuted(seed: int, tmp_path: Path) -> None:
 def test_arrays_in_one_register_are_proved(what: str, tmp_path: Path) -> None:
     """A store of one element counts for all; a wrong shift or a lost neighbour is refuted."""
     fields, reset, source, *_ = PACKED[what]
-    made = one_register(tmp_path, fields, reset, source, PLAIN)
-    artifacts = tuple(Artifact(name, data) for name, data in made.files.items())
-    assert [v for v in verdicts((made.driver, artifacts)) if v.what != "proved"] == []
-    for wrong, faults in faulty((made.driver, artifacts)):
+    bench = one_register(tmp_path, fields, reset, source, PLAIN)
+    artifacts = tuple(Artifact(name, data) for name, data in bench.files.items())
+    assert [v for v in verdicts((bench.driver, artifacts)) if v.what != "proved"] == []
+    for wrong, faults in faulty((bench.driver, artifacts)):
         assert any(v.what == "refuted" for v in verdicts(faults)), wrong
-    header = made.files["case_hal.h"].decode()
+    header = bench.files["case_hal.h"].decode()
     moved = re.sub(r"(?<!int )\bindex\b", "(index + 1)", header)
     new = tuple(Artifact(a.name, moved.encode()) if a.name == "case_hal.h" else a for a in artifacts)
-    assert any(v.what == "refuted" for v in verdicts((made.driver, new)))
+    assert any(v.what == "refuted" for v in verdicts((bench.driver, new)))
 
 
 VIEWS = """bfGroup Out { uint2 S; uint3 M; bit PE; }; bfGroup In { uint2 S; uint2 P; uint4 F; };
@@ -385,11 +385,11 @@ VIEW_REGISTERS = "OUT@0: S:0:2 PE:3:1 M:4:3\nIN@0: S:0:2 P:2:2 F:4:4\nSR@16: U:0
 def test_views_of_one_address_are_proved(order: str, tmp_path: Path) -> None:
     """Two registers at one address, a store of what is there already, and flags that the source does not name."""
     overlay = f'fields: {{"C.OUT.*": {{{order}: true}}, "C.IN.*": {{{order}: true}}, "C.SR.*": {{back: "1"}}}}'
-    made = compiled(Case(0, "views", VIEWS, registers=VIEW_REGISTERS, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    for what, wrong in faulty(made):
+    build = compiled(Case(0, "views", VIEWS, registers=VIEW_REGISTERS, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    for what, wrong in faulty(build):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
-    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    body = next(a for a in build[1] if a.name == "case.c").data.decode()
     both = body[body.index("void both") : body.index("void clear")]
     assert re.findall(r"HAL_WRITE_Tim_(OUT|IN)_", both) == ["OUT", "IN", "OUT"]  # they share bits: their order counts
 
@@ -420,15 +420,15 @@ bf_interrupt void isr(void)
 int total(const int *p, int n) { int s = 0; do { while (adc->PORT) adc->n = s; s += *p++; } while (--n); return s; }"""
 
 
-def many(folder: Path) -> Made:
+def many(folder: Path) -> Compiled:
     registers = "".join(f"EV{i}_H@{8 * i}: H:0:32\nEV{i}_L@{8 * i + 4}: L:0:32\n" for i in range(8))
     return compiled(Case(0, "many", MANY, registers=registers + "PORT@64: P:0:32\nN@68: n:0:8"), folder)
 
 
 def test_loops_with_many_ways_are_proved_by_induction(tmp_path: Path) -> None:
     """65,536 ways through one function, and loops without an end."""
-    found = [(v.function, v.what, v.bounded) for v in verdicts(many(tmp_path))]
-    assert found == [(f, "proved", False) for f in ("limits", "isr", "total")]
+    results = [(v.function, v.what, v.bounded) for v in verdicts(many(tmp_path))]
+    assert results == [(f, "proved", False) for f in ("limits", "isr", "total")]
 
 
 @pytest.mark.parametrize(
@@ -467,9 +467,9 @@ def test_structs_of_other_members_and_missing_values(
     old: str, new: str, function: str, what: str, tmp_path: Path
 ) -> None:
     """Other files know a struct's members; a function without a value has any."""
-    made = compiled(Case(0, "shapes", SHAPES), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    body = next(a for a in made[1] if a.name == "case.c").data.decode()
+    build = compiled(Case(0, "shapes", SHAPES), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    body = next(a for a in build[1] if a.name == "case.c").data.decode()
     assert body.count(old) == 1, body
-    wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in made[1])
-    assert {v.function: v.what for v in verdicts((made[0], wrong))}[function] == what
+    wrong = tuple(replace(a, data=body.replace(old, new).encode()) if a.name == "case.c" else a for a in build[1])
+    assert {v.function: v.what for v in verdicts((build[0], wrong))}[function] == what

@@ -15,7 +15,7 @@ from tests.drivers.cases import Case
 pytest.importorskip("z3")
 from edgebuild.driver.prove import hardware
 from tests.drivers.peripherals import PERIPHERALS
-from tests.drivers.test_proof import Made, compiled, verdicts
+from tests.drivers.test_proof import Compiled, compiled, verdicts
 
 HEAD = """bfGroup C { bit en; uint3 mode; };
 bfGroup D { bfGroup C c; uint8 d; uint16 h; uint8 rse(self) wse(self) fifo; bit ro ready; bit w1c done; uint8 ch[4]; };
@@ -23,8 +23,8 @@ make_device(D, d, 0x40000000); make_device(D, e, 0x40001000);
 """
 
 
-def changed(made: Made, file: str, old: str, new: str) -> Made:
-    driver, artifacts = made
+def changed(build: Compiled, file: str, old: str, new: str) -> Compiled:
+    driver, artifacts = build
     text = next(a.data.decode() for a in artifacts if a.name == file)
     assert old in text, text[text.index("make_device") if "make_device" in text else 0 :]
     return driver, tuple(
@@ -32,8 +32,8 @@ def changed(made: Made, file: str, old: str, new: str) -> Made:
     )
 
 
-def kinds(made: Made) -> set[str]:
-    return {v.what for v in verdicts(made)}
+def kinds(build: Compiled) -> set[str]:
+    return {v.what for v in verdicts(build)}
 
 
 STORE = "*(volatile unsigned char *)((__UINTPTR_TYPE__)group{at}) = (unsigned char)value;"
@@ -51,24 +51,24 @@ WIDTHS = [  # what the generated code does in place of a store of one byte
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     source = HEAD + "".join(f"void t_{f.replace('.', '_')}(int v) {{ d->{f} = v; }}\n" for f in ("d", "done", "c.en"))
-    made = compiled(Case(0, "width", source, target="riscv-virt"), tmp_path_factory.mktemp("stores"))
-    assert kinds(made) == {"proved"}
-    return made
+    build = compiled(Case(0, "width", source, target="riscv-virt"), tmp_path_factory.mktemp("stores"))
+    assert kinds(build) == {"proved"}
+    return build
 
 
 @pytest.mark.parametrize("wrong", WIDTHS)
 @pytest.mark.parametrize("field", ["d", "done", "c_en"])
-def test_a_store_of_another_width_or_address_is_no_proof(field: str, wrong: str, stores: Made) -> None:
+def test_a_store_of_another_width_or_address_is_no_proof(field: str, wrong: str, stores: Compiled) -> None:
     header = next(a.data.decode() for a in stores[1] if a.name == "case_hal.h")
     at = header.split(f"HAL_WRITE_D_{field}(")[1].split("__UINTPTR_TYPE__)group")[1].partition(")")[0]
     store = STORE.format(at=at)
     text = header[header.index(f"HAL_WRITE_D_{field}(") :]
     wrong = text.replace(store, wrong.format(at=at, store=store), 1)
     assert wrong != text
-    found = verdicts(changed(stores, "case_hal.h", text, wrong), frozenset({f"t_{field}"}))
-    assert [v.what for v in found if v.what == "proved"] == []
+    results = verdicts(changed(stores, "case_hal.h", text, wrong), frozenset({f"t_{field}"}))
+    assert [v.what for v in results if v.what == "proved"] == []
 
 
 SILICON = """bfGroup A { bit X; uint4 Y; }; bfGroup S { bit BUSY; uint4 LEVEL; }; bfGroup D { bfGroup A CR; bfGroup S SR; uint8 DR; };
@@ -90,9 +90,9 @@ READ = "unsigned int r = *(volatile unsigned int *)((__UINTPTR_TYPE__)group + {a
     ],
 )  # fmt: skip
 def test_silicon_is_accessed_as_it_is_described(old: str, new: str, tmp_path: Path) -> None:
-    made = compiled(Case(0, "silicon", SILICON, registers=REGISTERS), tmp_path)
-    assert kinds(made) == {"proved"}
-    assert kinds(changed(made, "case_hal.h", old, new)) == {"refuted"}
+    build = compiled(Case(0, "silicon", SILICON, registers=REGISTERS), tmp_path)
+    assert kinds(build) == {"proved"}
+    assert kinds(changed(build, "case_hal.h", old, new)) == {"refuted"}
 
 
 LOOP = "int t(int n) { int s = 0; for (int i = 0; i < n; i++) { while (!d->ready) ; s += d->fifo; } return s; }"
@@ -108,17 +108,17 @@ LOOP = "int t(int n) { int s = 0; for (int i = 0; i < n; i++) { while (!d->ready
     ],
 )
 def test_what_needs_many_turns_is_not_proved(old: str, new: str, tmp_path: Path) -> None:
-    made = compiled(Case(0, "turns", HEAD + LOOP), tmp_path)
-    assert kinds(made) == {"proved"}
-    found = verdicts(changed(made, "case.c", old, new))
-    assert [v.what for v in found] != ["proved"]
-    assert all(v.what == "refuted" or "turns of a loop" in v.why for v in found)
+    build = compiled(Case(0, "turns", HEAD + LOOP), tmp_path)
+    assert kinds(build) == {"proved"}
+    results = verdicts(changed(build, "case.c", old, new))
+    assert [v.what for v in results] != ["proved"]
+    assert all(v.what == "refuted" or "turns of a loop" in v.why for v in results)
 
 
 def test_too_much_effort_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = compiled(Case(0, "effort", HEAD + LOOP), tmp_path)
+    build = compiled(Case(0, "effort", HEAD + LOOP), tmp_path)
     monkeypatch.setattr(hardware, "LIMIT", 2000)
-    assert [(v.what, "not at its end" in v.why) for v in verdicts(made)] == [("unknown", True)]
+    assert [(v.what, "not at its end" in v.why) for v in verdicts(build)] == [("unknown", True)]
 
 
 OTHERS = {  # a function, and what is wrong in its generated code
@@ -164,19 +164,19 @@ OTHERS = {  # a function, and what is wrong in its generated code
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_is_not_alike_is_not_proved(what: str, tmp_path: Path) -> None:
     source, old, new = OTHERS[what]
-    made = compiled(Case(0, what, HEAD + source), tmp_path)
-    assert kinds(made) == {"proved"}
-    wrong = verdicts(changed(made, "case.c", old, new))
+    build = compiled(Case(0, what, HEAD + source), tmp_path)
+    assert kinds(build) == {"proved"}
+    wrong = verdicts(changed(build, "case.c", old, new))
     assert any(v.what != "proved" for v in wrong)
-    names = {v.function for v in wrong} - set(made[0].cdfg.functions)  # a variable, a macro, a new function
+    names = {v.function for v in wrong} - set(build[0].cdfg.functions)  # a variable, a macro, a new function
     assert names or all(v.what != "proved" for v in wrong if v.function == "t")
 
 
 @pytest.mark.parametrize("case", PERIPHERALS, ids=lambda c: c.title.replace(" ", "_"))
 def test_drivers_of_peripherals_are_proved(case: Case, tmp_path: Path) -> None:
     """With all of their loops, jumps and handlers, for any number of turns."""
-    made = compiled(replace(case, target="mps2-an385"), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    build = compiled(replace(case, target="mps2-an385"), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
 
 
 VIRTUAL = HEAD + "struct s { int a, b; }; int f(struct s); int t(void) { d->d = 1; return f((struct s){ 1, 2 }); }"

@@ -15,10 +15,10 @@ from tests.drivers.test_cases import in_cpp
 from tests.drivers.test_cpp import CLASS, REGISTERS
 
 pytest.importorskip("z3")
-from tests.drivers.test_proof import HELD, LONG, RIGHT, Made, faulty, verdicts
+from tests.drivers.test_proof import HELD, LONG, RIGHT, Compiled, faulty, verdicts
 
 
-def compiled(folder: Path, source: str, registers: bytes = b"", overlay: str = "", target: str = "pulpino") -> Made:
+def compiled(folder: Path, source: str, registers: bytes = b"", overlay: str = "", target: str = "pulpino") -> Compiled:
     layout = "optimize"
     if registers:
         (folder / "chip.svd").write_bytes(registers)
@@ -36,9 +36,9 @@ def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -
     for name, text in case.headers.items():
         (tmp_path / name).write_text(text)
     registers = svd(case.registers).encode() if case.registers else b""
-    made = compiled(tmp_path, case.source, registers, case.overlay, case.target)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
-    for what, wrong in faulty(made):
+    build = compiled(tmp_path, case.source, registers, case.overlay, case.target)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
+    for what, wrong in faulty(build):
         assert any(v.what == "refuted" for v in verdicts(wrong)), what
 
 
@@ -57,15 +57,15 @@ def test_silicon_is_proved(part: Part, tmp_path: Path) -> None:
         pytest.skip(f"{part.file} is not beside the checkout")
     text = part.text if part.text.startswith("<") else svd(part.text)
     registers = cut(part.file, part.base) if part.file else text.encode()
-    made = compiled(tmp_path, f'extern "C" {{\n{part.source}\n}}\n', registers, part.overlay)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    build = compiled(tmp_path, f'extern "C" {{\n{part.source}\n}}\n', registers, part.overlay)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
 
 
 def test_classes_are_proved(tmp_path: Path) -> None:
     """Methods, members, references, a constructor, and functions that make objects."""
-    found = {v.function: v.what for v in verdicts(compiled(tmp_path, REGISTERS + CLASS))}
+    results = {v.function: v.what for v in verdicts(compiled(tmp_path, REGISTERS + CLASS))}
     methods = {f"driver::{n}" for n in ("divider", "set", *(f"Serial::{m}" for m in METHODS))}
-    assert found == dict.fromkeys(methods, "proved") | {"t": "proved", "u": "proved"}
+    assert results == dict.fromkeys(methods, "proved") | {"t": "proved", "u": "proved"}
 
 
 METHODS = ("Serial", "open", "read", "both", "twice")
@@ -165,9 +165,9 @@ def test_virtual_methods(old: str, new: str, function: str, tmp_path: Path) -> N
         for a in artifacts
     )
     assert not old or changed != artifacts
-    found = {v.function: v.what for v in verdicts((driver, changed)) if v.what != "proved"}
-    assert found.pop(function, "refuted") == "refuted" and set(found) <= {"made", "Loud::Loud"} - {""}
-    assert set(found.values()) <= {"refuted"} and (old or not found)
+    results = {v.function: v.what for v in verdicts((driver, changed)) if v.what != "proved"}
+    assert results.pop(function, "refuted") == "refuted" and set(results) <= {"made", "Loud::Loud"} - {""}
+    assert set(results.values()) <= {"refuted"} and (old or not results)
     assert not old or "refuted" in {v.what for v in verdicts((driver, changed))}
 
 
@@ -185,8 +185,8 @@ extern "C" void t(int n)
 def test_a_named_lambda_that_is_passed_on_is_unknown(use: str, tmp_path: Path) -> None:
     """Whoever gets it runs a body that nothing compares."""
     group = "bfGroup G { bit a; bit b; };\nmake_device(G, r, 0x40000000);\n"
-    found = [v for v in verdicts(compiled(tmp_path, group + PASSED.replace("USE", use))) if v.function == "t"]
-    assert [(v.what, v.why) for v in found] == [("unknown", "a lambda that is passed on")]
+    results = [v for v in verdicts(compiled(tmp_path, group + PASSED.replace("USE", use))) if v.function == "t"]
+    assert [(v.what, v.why) for v in results] == [("unknown", "a lambda that is passed on")]
 
 
 GIVEN = """

@@ -13,7 +13,7 @@ from edgebuild.driver.pipeline import compile_driver
 
 pytest.importorskip("z3")
 from tests.drivers.cases import svd
-from tests.drivers.test_proof import Made, verdicts
+from tests.drivers.test_proof import Compiled, verdicts
 from tests.drivers.test_whole import VARIABLE_REGISTERS, VARIABLES, VARIABLES_IN_CPP
 
 HEAD = """#include <stdint.h>
@@ -62,7 +62,7 @@ CPP = (
 )  # fmt: skip
 
 
-def made(folder: Path, name: str, source: str) -> Made:
+def compiled(folder: Path, name: str, source: str) -> Compiled:
     (folder / name).write_text(source)
     artifacts, driver = compile_driver(DriverRequest((folder / name,), "n", "pulpino"))
     return driver, artifacts
@@ -75,7 +75,7 @@ def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp
     if number >= len(programs):
         pytest.skip("one more of the other language")
     source, old, new = programs[number]
-    driver, artifacts = made(tmp_path, "t.bf.cpp" if cpp else "t.bf.c", HEAD + (GUARD if cpp else "") + source)
+    driver, artifacts = compiled(tmp_path, "t.bf.cpp" if cpp else "t.bf.c", HEAD + (GUARD if cpp else "") + source)
     assert [v for v in verdicts((driver, artifacts)) if v.what != "proved" or v.bounded] == []
     name = "n.cpp" if cpp else "n.c"
     text = next(a.data.decode() for a in artifacts if a.name == name)
@@ -107,11 +107,11 @@ def test_variables_that_hold_a_register(
     (tmp_path / "chip.svd").write_text(svd(VARIABLE_REGISTERS))
     layout = f"fixed:{tmp_path / 'chip.svd'}" if silicon else "optimize"
     name = "t.bf.cpp" if cpp else "t.bf.c"
-    found = []
+    builds = []
     for source in sources:
         (tmp_path / name).write_text(source)
-        found.append(compile_driver(DriverRequest((tmp_path / name,), "n", "pulpino", layout)))
-    artifacts, driver = found[1][0], found[0][1]
+        builds.append(compile_driver(DriverRequest((tmp_path / name,), "n", "pulpino", layout)))
+    artifacts, driver = builds[1][0], builds[0][1]
     wrong = {v.function: v.what for v in verdicts((driver, artifacts)) if v.what != "proved"}
     assert wrong == ({function: "refuted"} if function else {})
 
@@ -124,7 +124,7 @@ def test_variables_that_hold_a_register(
     ],
 )
 def test_variables_without_a_first_value(body: str, expected: str, tmp_path: Path) -> None:
-    driver, artifacts = made(tmp_path, "t.bf.c", f"{HEAD}void t(void) {{ {body} }}")
+    driver, artifacts = compiled(tmp_path, "t.bf.c", f"{HEAD}void t(void) {{ {body} }}")
     assert [v.what for v in verdicts((driver, artifacts))] == [expected]
 
 
@@ -132,7 +132,7 @@ def test_an_address_as_a_number_is_stored(tmp_path: Path) -> None:
     """As that of a buffer for a DMA unit; it ended in a traceback."""
     source = "bfGroup D { uint32 address; uint16 half; }; make_device(D, dma, 0x40000000);\n"
     source += "void t(char *p, char *q) { dma->address = (__UINTPTR_TYPE__)p; dma->half = (__UINTPTR_TYPE__)q; }"
-    driver, artifacts = made(tmp_path, "t.bf.c", source)
+    driver, artifacts = compiled(tmp_path, "t.bf.c", source)
     assert [v.what for v in verdicts((driver, artifacts))] == ["proved"]
     wrong = (Artifact(a.name, a.data.replace(b"TYPE__)p", b"TYPE__)q")) for a in artifacts)
     assert [v.what for v in verdicts((driver, tuple(wrong)))] == ["refuted"]

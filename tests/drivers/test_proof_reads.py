@@ -51,8 +51,8 @@ void back(void) { int a = d->CFG.A; d->CFG.B = a; }
 
 @pytest.mark.parametrize("overlay", ["", "fields: {'C.CTRL.*': {plain: true}}"])
 def test_reads_that_are_one_are_proved(overlay: str, tmp_path: Path) -> None:
-    made = compiled(Case(0, "reads", HEAD + RIGHT, registers=REGISTERS, overlay=overlay), tmp_path)
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
+    build = compiled(Case(0, "reads", HEAD + RIGHT, registers=REGISTERS, overlay=overlay), tmp_path)
+    assert [v for v in verdicts(build) if v.what != "proved"] == []
 
 
 NUMBERS = """bfGroup R { uint8 DATA; bit OE; bit FE; }; bfGroup N { bfGroup R DR; uint2 MODE[8]; uint16 SR; };

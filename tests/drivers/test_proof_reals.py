@@ -74,5 +74,5 @@ def test_floating_point_is_proved_and_its_faults_refuted(tmp_path: Path) -> None
         text = next(a for a in artifacts if a.name == "case.c").data
         assert old.encode() in text
         wrong = Artifact("case.c", text.replace(old.encode(), new.encode()))
-        found = prove(driver, triple, tuple(wrong if a.name == "case.c" else a for a in artifacts))
-        assert [v.what for v in found].count("refuted") == 1, (old, new)
+        results = prove(driver, triple, tuple(wrong if a.name == "case.c" else a for a in artifacts))
+        assert [v.what for v in results].count("refuted") == 1, (old, new)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.drivers.cases import svd
 from tests.drivers.mutants import compiled
-from tests.drivers.test_proof_bus import Made, changed
+from tests.drivers.test_proof_bus import Compiled, changed
 
 pytest.importorskip("z3")
 from tests.drivers.test_proof import verdicts
@@ -32,7 +32,7 @@ OVERLAY = 'fields: {"C.XR.W": {back: "0"}}\ndevices: {e: C}\n'
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def rests(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     folder = tmp_path_factory.mktemp("rests")
     reset = "</addressOffset><resetValue>0x300</resetValue>"
     (folder / "chip.svd").write_text(svd(REGISTERS).replace("</addressOffset>", reset))
@@ -40,8 +40,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return compiled(folder, SOURCE, "pulpino", f"fixed:{folder / 'chip.svd'}")
 
 
-def test_what_puts_them_back_is_proved(made: Made) -> None:
-    assert [v for v in verdicts(made) if v.what != "proved"] == []
+def test_what_puts_them_back_is_proved(rests: Compiled) -> None:
+    assert [v for v in verdicts(rests) if v.what != "proved"] == []
 
 
 ACROSS = """bfGroup W { uint4 L; uint8 M; uint4 H; }; bfGroup D { bfGroup W WR; }; make_device(D, d, 0x40000000);
@@ -68,8 +68,8 @@ def test_a_field_that_crosses_words_is_followed(tmp_path: Path) -> None:
         ("r & 0xFFFFF0FFu", "r & 0x7FFFF0FFu", {"high"}),
     ):
         assert mask in header
-        found = verdicts(changed(across, "case_hal.h", header, header.replace(mask, wrong)), frozenset(functions))
-        assert [v.what for v in found] == ["refuted"], wrong
+        results = verdicts(changed(across, "case_hal.h", header, header.replace(mask, wrong)), frozenset(functions))
+        assert [v.what for v in results] == ["refuted"], wrong
 
 
 WRITE, UPDATE, STORE = "HAL_WRITE_D_CR_Y(", "HAL_UPDATE_D_CR_Y(", "HAL_STORE_D_CR("
@@ -97,9 +97,9 @@ WRONG = [  # function of the generated code, what it has, what it has in place o
 
 
 @pytest.mark.parametrize(("function", "old", "new", "wrong"), WRONG)
-def test_what_changes_them_is_refuted(function: str, old: str, new: str, wrong: set[str], made: Made) -> None:
-    header = next(a.data.decode() for a in made[1] if a.name == "case_hal.h")
+def test_what_changes_them_is_refuted(function: str, old: str, new: str, wrong: set[str], rests: Compiled) -> None:
+    header = next(a.data.decode() for a in rests[1] if a.name == "case_hal.h")
     text = next(t for t in header.split("static inline") if function in t.partition("{")[0])
     assert text.count(old) == 1, text
-    found = verdicts(changed(made, "case_hal.h", text, text.replace(old, new)), frozenset(wrong))
-    assert {v.function: v.what for v in found} == dict.fromkeys(wrong, "refuted")
+    results = verdicts(changed(rests, "case_hal.h", text, text.replace(old, new)), frozenset(wrong))
+    assert {v.function: v.what for v in results} == dict.fromkeys(wrong, "refuted")

@@ -31,8 +31,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for name in ("SConstruct", "site_scons", "sample_projects", "hal", "tests", "edgebuild"):
         (folder / name).symlink_to(ROOT / name)
-    said = scons(folder, "build/rp2040_fixed", "vp")
-    assert "accesses, the same in SystemC and Python" in said
+    output = scons(folder, "build/rp2040_fixed", "vp")
+    assert "accesses, the same in SystemC and Python" in output
     assert (folder / "build/rp2040_fixed/adc.elf").stat().st_size > 1000
     return folder
 
@@ -42,16 +42,16 @@ def scons(folder: Path, *targets: str) -> str:
 
 
 def systemc(project: Path, elf: Path, trace: Path) -> tuple[list[str], str]:
-    said = run(project / "build/pulpino_gpio_spi/prototype/prototype", elf, trace)
-    return trace.read_text().splitlines(), said.splitlines()[-1]
+    output = run(project / "build/pulpino_gpio_spi/prototype/prototype", elf, trace)
+    return trace.read_text().splitlines(), output.splitlines()[-1]
 
 
 def test_sample_reads_the_memory_behind_the_spi(project: Path, tmp_path: Path) -> None:
     folder = project / "build/pulpino_gpio_spi"
-    lines, said = systemc(project, folder / "pulpino.elf", tmp_path / "trace")
+    lines, output = systemc(project, folder / "pulpino.elf", tmp_path / "trace")
     words = [0x9E3779B1 * address & 0xFFFFFFFF for address in (0, 4, 8, 12)]
     assert [int(line.split()[3], 16) for line in lines if line.startswith("r 1a10202c")] == words
-    assert f"main returned {sum(words) & 0xFFFFFFFF:#x} " in said
+    assert f"main returned {sum(words) & 0xFFFFFFFF:#x} " in output
     assert prototype.trace(folder, folder / "pulpino.elf") == (lines, sum(words) & 0xFFFFFFFF)
 
 

@@ -101,9 +101,9 @@ class Project:
                 command = ["cmake", "-G", self.tool, "-B", "build", toolchain, "-DEDGEBUILD_TARGET=pulpino", *places]
                 run(*command, cwd=self.folder, env=env)
             output = run("cmake", "--build", "build", cwd=self.folder, env=env, status=status)
-        made = re.findall(r"^\[edgebuild\] driver (\w+) ->", output, re.M)
+        generated = re.findall(r"^\[edgebuild\] driver (\w+) ->", output, re.M)
         compiled = re.findall(r" -c (?:[-@]\S+ )*(\S+\.c(?:pp)?)\b|Building C\w* object \S*?(\w+\.c(?:pp)?)\.o", output)
-        return Built(set(made), {Path(a or b).name for a, b in compiled}, output)
+        return Built(set(generated), {Path(a or b).name for a, b in compiled}, output)
 
     def edit(self, file: str, old: str, new: str) -> None:
         text = (self.folder / file).read_text()
@@ -117,21 +117,21 @@ class Project:
 @pytest.fixture(scope="module", params=["scons", "Ninja", "Unix Makefiles"])
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Built once, then in the state in which the test before left it: up to date."""
-    made = Project(tmp_path_factory.mktemp("drivers") / "project", request.param)
-    made.folder.mkdir()
+    sample = Project(tmp_path_factory.mktemp("drivers") / "project", request.param)
+    sample.folder.mkdir()
     for part in ("edgebuild", "hal"):
         shutil.copytree(
-            ROOT / part, made.folder.parent / "package" / part, ignore=shutil.ignore_patterns("__pycache__")
+            ROOT / part, sample.folder.parent / "package" / part, ignore=shutil.ignore_patterns("__pycache__")
         )
     for name, text in FILES.items():
-        (made.folder / name).parent.mkdir(exist_ok=True)
-        (made.folder / name).write_text(text)
-    built = made.build()
+        (sample.folder / name).parent.mkdir(exist_ok=True)
+        (sample.folder / name).write_text(text)
+    built = sample.build()
     assert (
         built.drivers == {"pads", "other", "blink", "port"}
         and {"pads.c", "other.c", "blink.cpp", "port.c", "main.c"} <= built.compiled
     ), built.output
-    return made
+    return sample
 
 
 def nothing(project: Project) -> bool:
@@ -197,9 +197,11 @@ def test_what_a_register_description_includes_is_read_again(project: Project) ->
 def test_debuggers_find_the_source(project: Project) -> None:
     """From another folder, without a word of where the source is."""
     names = ("pads.o", "pads.c.o", "pads.c.obj")
-    made = next(f for f in (project.folder / "build").rglob("*.o*") if f.name in names)
-    said = run("gdb-multiarch", "-nx", "-batch", "-ex", "list pads.bf.c:2,2", str(made), cwd=project.folder.parent)
-    assert "void on(void)" in said, said
+    object_file = next(f for f in (project.folder / "build").rglob("*.o*") if f.name in names)
+    output = run(
+        "gdb-multiarch", "-nx", "-batch", "-ex", "list pads.bf.c:2,2", str(object_file), cwd=project.folder.parent
+    )
+    assert "void on(void)" in output, output
 
 
 @pytest.mark.one_in(3)
@@ -241,8 +243,8 @@ def test_compilers_name_files_that_exist(project: Project) -> None:
     check = '#ifdef EB_FILE_pads_bf_c\n_Static_assert(sizeof __FILE__ == sizeof "pads.bf.c", "");\n#endif\n'
     added = f"#warning here\n{check}"
     project.edit("pads.bf.c", "void on", f"{added}void on")
-    said = project.build().output
-    (place,) = set(re.findall(r"^(\S[^:\n]*):(\d+):\d+: warning: #warning", said, re.M))
+    output = project.build().output
+    (place,) = set(re.findall(r"^(\S[^:\n]*):(\d+):\d+: warning: #warning", output, re.M))
     assert Path(place[0]).read_text().splitlines()[int(place[1]) - 1] == "#warning here"
     project.edit("pads.bf.c", added, "")
     project.build()

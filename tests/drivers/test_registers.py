@@ -27,10 +27,10 @@ FILES = {"rp2040": (35, 947, 4278, 254), "nrf52": (65, 716, 1786, 15), "e310x": 
 def test_vendors_files_load_completely_and_round_trip(name: str, tmp_path: Path) -> None:
     blocks, registers, fields, effects = FILES[name]
     map_ = read_svd(PUBLIC / f"{name}.svd")
-    found = [r for b in map_.blocks for r in b.registers]
-    assert len(map_.blocks) == blocks and len(found) >= registers
-    assert sum(len(r.fields) for r in found) >= fields
-    assert sum(bool(f.modified) for r in found for f in r.fields) >= effects
+    loaded = [r for b in map_.blocks for r in b.registers]
+    assert len(map_.blocks) == blocks and len(loaded) >= registers
+    assert sum(len(r.fields) for r in loaded) >= fields
+    assert sum(bool(f.modified) for r in loaded for f in r.fields) >= effects
     assert bool(map_.mistakes) == (name == "e310x")  # it has fields that overlap or leave their register
     (tmp_path / "again.svd").write_text(write_svd(map_))
     assert read_svd(tmp_path / "again.svd") == map_
@@ -299,8 +299,8 @@ def test_what_is_derived_from_elsewhere(tmp_path: Path) -> None:
     ]
     for name in (("A", "FLAT"), ("B", "FLAT"), ("C", "R")):
         assert [(registers[name].bits, f.name, f.lsb, f.width) for f in registers[name].fields] == [(16, "F", 4, 6)]
-    found = [(f.name, f.lsb, f.width, f.values) for f in registers["C", "S"].fields]
-    assert found == [(n, lsb, 2, (("OFF", 0), ("ON", 3))) for n, lsb in (("M", 6), ("N", 0))]
+    fields = [(f.name, f.lsb, f.width, f.values) for f in registers["C", "S"].fields]
+    assert fields == [(n, lsb, 2, (("OFF", 0), ("ON", 3))) for n, lsb in (("M", 6), ("N", 0))]
 
 
 @pytest.mark.parametrize("bits", ["msb0; reg { field {} a[0:3] = 0; }", "reg { field {} a[4:7] = 0; }"])

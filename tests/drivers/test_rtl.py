@@ -143,17 +143,17 @@ class Simulation:
 def members(package: str) -> dict[str, str]:
     """Inputs from hardware, as paths below `hwif_in`, by the name of the field and what is set."""
     types = {name: body for body, name in re.findall(r"typedef struct \{([^}]*)\} (\w+);", package)}
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
 
     def walk(name: str, path: str) -> None:
         for kind, member in re.findall(r"(\w+)(?: \[\d+:\d+\])? (\w+);", types[name]):
             if kind == "logic":
-                found[f"{path.rpartition('.')[2]}.{member}"] = f"hwif_in{path}.{member}"
+                paths[f"{path.rpartition('.')[2]}.{member}"] = f"hwif_in{path}.{member}"
             else:
                 walk(kind, f"{path}.{member}")
 
     walk("Uart__in_t", "")
-    return found
+    return paths
 
 
 def simulation(folder: Path) -> tuple[Simulation, dict[str, int]]:

@@ -43,7 +43,7 @@ def chip(*registers: str) -> str:
     return device(peripheral("C", 0x4000_0000, "".join(registers)))
 
 
-def made(folder: Path, description: str, source: str, overlay: str = "fields: {}") -> Bench:
+def bench_of(folder: Path, description: str, source: str, overlay: str = "fields: {}") -> Bench:
     (folder / "chip.svd").write_text(description)
     (folder / "chip.overlay.yaml").write_text(overlay)
     return build(folder, source, layout=f"fixed:{folder / 'chip.svd'}")
@@ -73,8 +73,8 @@ def test_registers_in_which_a_1_acts_are_not_written_back(plain: str, acting: st
     name = acting.split()[0]
     source = PAIR.replace("bfGroup P R;", f"bfGroup P {name};") + f"void f(void) {{ s->{name}.A = 1; }}"
     with pytest.raises(EdgebuildError, match=rf"the overlay says 'C\.{name}\.B: {{back: \"0\"}}'"):
-        made(tmp_path, text, source)
-    bench = made(tmp_path, text, source, f'fields: {{"C.{name}.*": {{back: "0"}}}}')
+        bench_of(tmp_path, text, source)
+    bench = bench_of(tmp_path, text, source, f'fields: {{"C.{name}.*": {{back: "0"}}}}')
     bench.call("f")
     assert accesses(bench) == [("w", 4 * names.index(name), 4, 1)]
 
@@ -93,7 +93,7 @@ def test_the_one_value_to_write_says_what_a_write_does(values: str, kinds: str, 
         for usage, text in (("read", rows.replace("<name>", "<name>Is")), ("write", rows))
     )
     text = chip(register("R", 0, field("A", 0, 1, both) + field("B", 1, 1, both)))
-    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
+    bench = bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
     bench.call("f")
     assert "".join(kind for kind, *_ in accesses(bench)) == kinds
 
@@ -104,7 +104,7 @@ def test_a_name_alone_says_nothing(names: str, tmp_path: Path) -> None:
     text = chip(*(register(n, 4 * i, fields) for i, n in enumerate(names.split())))
     name = names.split()[0]
     source = PAIR.replace("bfGroup P R;", f"bfGroup P {name};") + f"void f(void) {{ s->{name}.A = 1; }}"
-    bench = made(tmp_path, text, source)
+    bench = bench_of(tmp_path, text, source)
     bench.call("f")
     assert [kind for kind, *_ in accesses(bench)] == ["r", "w"]
 
@@ -113,8 +113,8 @@ def test_a_name_alone_says_nothing(names: str, tmp_path: Path) -> None:
 def test_what_can_be_written_once_is_not_written_back(access: str, tmp_path: Path) -> None:
     text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1, f"<access>{access}</access>")))
     with pytest.raises(EdgebuildError, match=r"a write of 'R_A' also writes 'R_B', and no value is harmless"):
-        made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
-    bench = made(tmp_path, text, PAIR + "void f(void) { s->R = (bfGroup P){ .A = 1, .B = 1 }; }")
+        bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }")
+    bench = bench_of(tmp_path, text, PAIR + "void f(void) { s->R = (bfGroup P){ .A = 1, .B = 1 }; }")
     bench.call("f")
     assert accesses(bench) == [("w", 0, 4, 3)]
 
@@ -128,18 +128,18 @@ def test_written_once_in_systemrdl(tmp_path: Path) -> None:
         build(tmp_path, PAIR + "void f(void) { s->R.A = 1; }", layout=f"fixed:{tmp_path / 'chip.rdl'}")
 
 
-@pytest.mark.parametrize(("said", "size"), [(8, 1), (12, 2), (16, 2), (24, 4), (32, 4)])
-def test_sizes_of_accesses(said: int, size: int, tmp_path: Path) -> None:
-    text = chip(register("R", 4, field("A", 0, 1) + field("B", said - 1, 1), f"<size>{said}</size>"))
-    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+@pytest.mark.parametrize(("bits", "size"), [(8, 1), (12, 2), (16, 2), (24, 4), (32, 4)])
+def test_sizes_of_accesses(bits: int, size: int, tmp_path: Path) -> None:
+    text = chip(register("R", 4, field("A", 0, 1) + field("B", bits - 1, 1), f"<size>{bits}</size>"))
+    bench = bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
     bench.machine.models["s"].word_only = False
     bench.call("f")
-    assert accesses(bench) == [("w", 4, size, 1 | 1 << (said - 1))]
+    assert accesses(bench) == [("w", 4, size, 1 | 1 << (bits - 1))]
 
 
 def test_a_register_of_40_bits_takes_two_accesses(tmp_path: Path) -> None:
     text = chip(register("R", 8, field("A", 0, 1) + field("B", 39, 1), "<size>40</size>"))
-    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+    bench = bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
     bench.call("f")
     assert accesses(bench) == [("w", 8, 4, 1), ("w", 12, 4, 128)]
 
@@ -151,7 +151,7 @@ def test_reserved_bits_that_lie_on_fields_are_none(fields: str, tmp_path: Path) 
     """As in the PCON of LPC17xx: the register could not be used. Reserved bits are stored as after reset."""
     parts = (f.split(":") for f in fields.split())
     text = chip(register("R", 0, "".join(field(n, int(lsb), int(width)) for n, lsb, width in parts)))
-    bench = made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
+    bench = bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; s->R.B = 1; }", PLAIN)
     bench.call("f")
     assert accesses(bench) == [("w", 0, 4, 1 | 1 << 31)]
 
@@ -161,13 +161,13 @@ def test_words_of_vendors_for_access_and_for_bits_that_do_not_count(tmp_path: Pa
         "<enumeratedValues><enumeratedValue><name>ANY</name><value>0bx01</value></enumeratedValue></enumeratedValues>"
     )
     fields = field("A", 0, 1, "<access>write</access>") + field("B", 1, 1, f"<access>read</access>{rows}")
-    bench = made(tmp_path, chip(register("R", 0, fields)), PAIR + "void f(void) { s->R.A = 1; }")
+    bench = bench_of(tmp_path, chip(register("R", 0, fields)), PAIR + "void f(void) { s->R.A = 1; }")
     bench.call("f")
     assert accesses(bench) == [("w", 0, 4, 1)]
 
 
 @pytest.mark.parametrize(
-    ("said", "written"),
+    ("encoding", "written"),
     [
         ("utf-8", "utf-8-sig"),
         ("utf-8", "latin-1"),
@@ -176,13 +176,13 @@ def test_words_of_vendors_for_access_and_for_bits_that_do_not_count(tmp_path: Pa
         ("utf-16", "utf-16"),
     ],
 )
-def test_encodings(said: str, written: str, tmp_path: Path) -> None:
+def test_encodings(encoding: str, written: str, tmp_path: Path) -> None:
     """Descriptions may hold any bytes: vendors write one encoding and name another."""
     described = f"<description>{'±' if written == 'gb2312' else '°'}</description>"
     text = chip(register("R", 4, field("A", 0, 1), described))
-    (tmp_path / "chip.svd").write_bytes(f'<?xml version="1.0" encoding="{said}"?>\r\n{text}'.encode(written))
-    (found,) = read_map(tmp_path / "chip.svd").blocks[0].registers
-    assert (found.name, found.offset, found.fields[0].name) == ("R", 4, "A")
+    (tmp_path / "chip.svd").write_bytes(f'<?xml version="1.0" encoding="{encoding}"?>\r\n{text}'.encode(written))
+    (first,) = read_map(tmp_path / "chip.svd").blocks[0].registers
+    assert (first.name, first.offset, first.fields[0].name) == ("R", 4, "A")
     (tmp_path / "chip.svd").write_bytes(f'<?xml version="1.0" encoding="utf-9"?>\n{text}'.encode())
     with pytest.raises(EdgebuildError, match=r"chip\.svd:1: error: encoding 'utf-9' is not known"):
         read_map(tmp_path / "chip.svd")
@@ -199,7 +199,7 @@ def test_registers_of_one_name_in_clusters_of_a_cluster(a: str, b: str, tmp_path
     outer = f"<dim>3</dim><dimIncrement>32</dimIncrement><name>CH[%s]</name><addressOffset>0</addressOffset>{inner}"
     source = f"bfGroup P {{ bit A_CTRL_{a}; bit B_CTRL_{b}; }}; bfGroup S {{ bfGroup P CH[3]; }};"
     source += f"make_device(S, s, 0x40000000); void f(int i) {{ s->CH[i].A_CTRL_{a} = 1; s->CH[i].B_CTRL_{b} = 1; }}"
-    bench = made(tmp_path, chip(f"<cluster>{outer}</cluster>"), source)
+    bench = bench_of(tmp_path, chip(f"<cluster>{outer}</cluster>"), source)
     bench.call("f", 2)
     bits = {"EN": 1, "MODE": 16}
     assert [w for w in accesses(bench) if w[0] == "w"] == [("w", 64, 4, bits[a]), ("w", 80, 4, bits[b])]
@@ -225,7 +225,7 @@ def test_wrong_registers(what: str, tmp_path: Path) -> None:
         "bfGroup P { bit A; }; bfGroup S { bfGroup P R; }; make_device(S, s, 0x40000000); void f(void) { s->R.A = 1; }"
     )
     with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
-        made(tmp_path, text, source)
+        bench_of(tmp_path, text, source)
     assert re.search(r"chip\.svd:1:\d+: ", str(caught.value))
 
 
@@ -265,8 +265,8 @@ ORIGINS = [
 def test_a_derived_field_says_its_place_in_another_way(origin: str, own: str, tmp_path: Path) -> None:
     fields = f'<field><name>A</name>{origin}</field><field derivedFrom="A"><name>B</name>{own}</field>'
     (tmp_path / "chip.svd").write_text(chip(register("R", 0, fields)))
-    found = read_map(tmp_path / "chip.svd").blocks[0].registers[0].fields[1]
-    assert (found.name, found.lsb, found.width) == ("B", 7, 3)
+    derived = read_map(tmp_path / "chip.svd").blocks[0].registers[0].fields[1]
+    assert (derived.name, derived.lsb, derived.width) == ("B", 7, 3)
 
 
 def test_a_derived_peripheral_has_registers_besides(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_an_overlay_of_one_of_two_devices(tmp_path: Path) -> None:
                   peripheral("U1", 0x4000_1000, origin="U0"))  # fmt: skip
     source = PAIR + "make_device(S, t, 0x40001000); void f(bfGroup S *x) { x->R.A = 1; } void g(void) { f(s); f(t); }"
     with pytest.raises(EdgebuildError, match=r"what is known of 'U1\.R\.A' and of 'U0\.R\.A' differs"):
-        made(tmp_path, text, source, "fields: {U0.R.A: {plain: true}}")
+        bench_of(tmp_path, text, source, "fields: {U0.R.A: {plain: true}}")
 
 
 def enumeration(name: str, inside: str, origin: str = "") -> str:
@@ -327,14 +327,14 @@ def test_enumerations_go_into_the_header(tmp_path: Path) -> None:
                 register("T", 8, field("A", 0, 2) + field("B", 2, 2, far)))  # fmt: skip
     source = """bfGroup P { uint2 A; uint2 B; }; bfGroup S { bfGroup P R; bfGroup P Q; bfGroup P T; };
         make_device(S, s, 0x40000000); void f(void) { s->R.A = 1; s->R.B = 1; s->Q.A = 1; s->Q.B = 1; s->T.B = 1; }"""
-    made(tmp_path, text, source)
+    bench_of(tmp_path, text, source)
     facts = "OFFSET|SHIFT|WIDTH|MASK"
-    found = re.findall(rf"#define CASE_S_(\w_\w_(?!(?:{facts}) )\w+) (\d+)u", (tmp_path / "case_regs.h").read_text())
+    values = re.findall(rf"#define CASE_S_(\w_\w_(?!(?:{facts}) )\w+) (\d+)u", (tmp_path / "case_regs.h").read_text())
     modes = [("OFF", "0"), ("ON", "1"), ("ON_2", "2"), ("MASK_VALUE", "3")]
     speeds = [("SLOW", "0"), ("FAST", "3")]
     wanted = [*modes, *modes, *speeds, *speeds, *modes]
     places = ["R_A"] * 4 + ["R_B"] * 4 + ["Q_A"] * 2 + ["Q_B"] * 2 + ["T_B"] * 4
-    assert found == [(f"{p}_{n}", v) for p, (n, v) in zip(places, wanted, strict=True)]
+    assert values == [(f"{p}_{n}", v) for p, (n, v) in zip(places, wanted, strict=True)]
     check = '#include "case_regs.h"\n_Static_assert(CASE_S_R_A_MASK == 3 && CASE_S_Q_B_FAST == 3, "");\nint x;\n'
     (tmp_path / "check.c").write_text(check)
     subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "check.c"], cwd=tmp_path, check=True)
@@ -347,7 +347,7 @@ def test_a_variable_goes_to_a_register_of_another_form(there: str, stored: int, 
     text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1) + field("K", 5, 1)),
                 register("Q", 8, fields, "<resetValue>4</resetValue>" if "C" in there else ""))  # fmt: skip
     source = PAIR.replace("bfGroup P R;", "bfGroup P R; bfGroup P Q;")
-    bench = made(tmp_path, text, source + "void f(int x) { bfGroup P p = s->R; p.A = x; s->Q = p; }")
+    bench = bench_of(tmp_path, text, source + "void f(int x) { bfGroup P p = s->R; p.A = x; s->Q = p; }")
     bench.machine.models["s"].values.update(A=0, B=1, K=1)
     bench.call("f", 1)
     assert accesses(bench) == [("r", 0, 4, 0x22), ("w", 8, 4, stored)]
@@ -362,8 +362,8 @@ void f(int n) { c->R.N = n; set->R.A = 1; set->R.B = 1; set->R = (bfGroup Ps){ .
 def test_aliases_that_set_bits(tmp_path: Path) -> None:
     fields = field("A", 0, 1) + field("B", 1, 1) + field("N", 4, 4) + field("Z", 8, 8)
     text = chip(register("R", 0, fields, "<resetValue>0x5500</resetValue>"), register("W", 4, field("W", 0, 32)))
-    said = f"{PLAIN}\naliases: {{C_SET: {{of: C, address: 0x40002000, write: oneToSet}}}}"
-    bench = made(tmp_path, text, ALIASED, said.replace('"*"', '"C.*"'))
+    overlay = f"{PLAIN}\naliases: {{C_SET: {{of: C, address: 0x40002000, write: oneToSet}}}}"
+    bench = bench_of(tmp_path, text, ALIASED, overlay.replace('"*"', '"C.*"'))
     bench.call("f", 9)
     assert accesses(bench, "c") == [("r", 0, 4, 0x5500), ("w", 0, 4, 0x5590)]
     assert accesses(bench, "set") == [("w", 0, 4, 1), ("w", 0, 4, 2), ("w", 0, 4, 0x21), ("w", 4, 4, 0x100)]
@@ -380,7 +380,7 @@ def test_aliases_that_set_bits(tmp_path: Path) -> None:
 def test_wrong_aliases(alias: str, message: str, tmp_path: Path) -> None:
     text = chip(register("R", 0, field("A", 0, 1) + field("B", 1, 1)))
     with pytest.raises(EdgebuildError, match=re.escape(message)) as caught:
-        made(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }", f"aliases: {{X: {alias}}}")
+        bench_of(tmp_path, text, PAIR + "void f(void) { s->R.A = 1; }", f"aliases: {{X: {alias}}}")
     assert "chip.overlay.yaml" in str(caught.value)
 
 
@@ -419,9 +419,9 @@ def test_a_device_that_lies_elsewhere(overlay: str, expected: str, tmp_path: Pat
 def test_values_that_a_register_does_not_take(tmp_path: Path) -> None:
     """At the address of the source, since the overlay names the peripheral."""
     artifacts, driver = compile_driver(_elsewhere(tmp_path, f"{PLAIN}\ndevices: {{d: C}}"))
-    found = [(w.line, w.text) for w in driver.warnings]
+    warnings = [(w.line, w.text) for w in driver.warnings]
     ends = "by its description, and {} is written"
-    assert found == [
+    assert warnings == [
         (3, f"'C.R.F' takes 1 to 10 {ends.format(11)}"),
         (3, f"'C.R.F' takes 1 to 10 {ends.format(12)}"),
         (3, f"'C.R.G' takes 3 {ends.format(4)}"),

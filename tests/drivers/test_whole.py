@@ -66,8 +66,8 @@ def test_own_layout(tmp_path: Path) -> None:
 def _report(b: Bench) -> dict[str, list[dict[str, object]]]:
     import json
 
-    found: dict[str, list[dict[str, object]]] = json.loads(b.files["case_report.json"])
-    return found
+    report: dict[str, list[dict[str, object]]] = json.loads(b.files["case_report.json"])
+    return report
 
 
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
@@ -76,10 +76,10 @@ def test_kinds_go_out(tmp_path: Path) -> None:
     for name, read in (("case.svd", read_svd), ("case.rdl", read_rdl)):
         (tmp_path / name).write_bytes(b.files[name])
         fields = {f.name: f for r in read(tmp_path / name).blocks[0].registers for f in r.fields}
-        found = {n.split("_", 1)[-1]: f for n, f in fields.items()}
-        assert found["irq"].modified == "oneToClear" and found["count"].read_action == "clear", name
-        assert (found["full"].access, found["go"].access) == ("r", "w"), name
-        assert dict(found["way"].values) == {"IDLE": 0, "RX": 1, "TX": 3}, name
+        by_name = {n.split("_", 1)[-1]: f for n, f in fields.items()}
+        assert by_name["irq"].modified == "oneToClear" and by_name["count"].read_action == "clear", name
+        assert (by_name["full"].access, by_name["go"].access) == ("r", "w"), name
+        assert dict(by_name["way"].values) == {"IDLE": 0, "RX": 1, "TX": 3}, name
     header = b.files["case_regs.h"].decode()
     assert "CASE_U_CTRL_WAY_TX 3u" in header
     assert "hw = rw" in next(x for x in b.files["case.rdl"].decode().splitlines() if "full[" in x)
