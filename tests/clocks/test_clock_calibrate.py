@@ -77,7 +77,7 @@ def chip(works: Sequence[Work], seed: int, noise: float) -> list[Measurement]:
 
 @pytest.mark.parametrize(("noise", "near"), [(0.0, 1e-3), (0.01, 0.04), (0.03, 0.12)])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_constants_of_a_chip_are_found(seed: int, noise: float, near: float) -> None:
+def test_the_constants_of_a_chip_are_recovered(seed: int, noise: float, near: float) -> None:
     works = steps(seed)
     calibration = fit(chip(works, seed, noise), works, MODEL, "chip.csv")
     assert calibration.timing and calibration.run and calibration.sleep

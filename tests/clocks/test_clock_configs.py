@@ -32,7 +32,7 @@ def test_what_is_offered_includes_them_and_the_tops_of_the_voltage_scales() -> N
     assert offered >= {50, 75, 84, 100, 108, 144, 150, 168, 180, 216}
 
 
-def test_of_twins_the_lowest_vco_and_the_best_reference_is_taken() -> None:
+def test_of_twins_the_lowest_vco_and_the_best_reference_wins() -> None:
     best = preferred(F767, HSE, settings(F767, HSE))
     for hz in (75_000_000, 168_000_000, 216_000_000):
         assert best[hz].m == 25, "a reference of 2 MHz, not of 1"
@@ -100,7 +100,7 @@ def test_illegal_hse() -> None:
             check_hse(F767, hz)
 
 
-def test_a_wanted_clock_that_cannot_be_made() -> None:
+def test_a_wanted_clock_out_of_reach() -> None:
     with pytest.raises(EdgebuildError, match=r"no PLL setting gives 240 MHz from the HSE at 8 MHz: .*above 216"):
         clock_plan(F767, 8_000_000, (240_000_000,))
 

@@ -95,7 +95,7 @@ class Pointwise(Tiny):
 
 
 @MARK
-def test_phases_of_a_decoupled_step_are_measured_apart(
+def test_phases_of_a_decoupled_step_are_measured_separately(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pytest.importorskip("unicorn")

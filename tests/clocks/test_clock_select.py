@@ -98,7 +98,7 @@ def test_an_impossible_budget_is_refused_with_the_time_of_the_fastest_plan() -> 
         select(EnergyProblem((layer,), {}, idle, 120_000.0))
 
 
-def test_a_switch_that_costs_more_than_it_saves_is_not_made() -> None:
+def test_a_switch_that_costs_more_than_it_saves_is_left_out() -> None:
     fast = [OperatingPoint("fast", 0, 10.0, 5.0), OperatingPoint("slow", 0, 12.0, 4.9)]
     layers = (EnergyLayer("a", (fast[0],)), EnergyLayer("b", tuple(fast)), EnergyLayer("c", (fast[0],)))
     idle = {"fast": (IdleMode("off", 0.0, 0.0, 0.0),)}
@@ -108,7 +108,7 @@ def test_a_switch_that_costs_more_than_it_saves_is_not_made() -> None:
         assert plan.points[1].config == config
 
 
-def test_an_idle_mode_that_does_not_fit_is_not_taken() -> None:
+def test_an_idle_mode_that_does_not_fit_is_not_chosen() -> None:
     layer = EnergyLayer("a", (OperatingPoint("c", 0, 90.0, 5.0),))
     modes = (IdleMode("busy", 100.0, 0.0, 0.0), IdleMode("stop", 0.0, 0.1, 20.0))
     assert select(EnergyProblem((layer,), {}, {"c": modes}, 100.0)).mode.name == "busy"

@@ -91,7 +91,7 @@ def test_unknown_placement_is_refused() -> None:
         ("device: stm32f767", "device: a\ndevice: b", "key 'device' is given twice"),
     ],
 )
-def test_a_mistake_is_reported_where_it_stands(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_reported_where_it_is(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(EdgebuildError) as caught:
         load_clock_tree(changed(tmp_path, old, new))
     assert message in str(caught.value)
@@ -113,7 +113,7 @@ def test_a_tree_beside_the_target(tmp_path: Path) -> None:
     assert load_clock_tree(load_target(str(tmp_path / "board.yaml")).clocks).device == "stm32f411"
 
 
-def test_an_unknown_tree_is_told_where_a_target_names_it(tmp_path: Path) -> None:
+def test_an_unknown_tree_is_reported_where_a_target_names_it(tmp_path: Path) -> None:
     """In the target's own file, or in that of the parent that says it."""
     parent, child = tmp_path / "board.yaml", tmp_path / "child.yaml"
     text = (hal_dir() / "targets" / "stm32f767.yaml").read_text()

@@ -99,7 +99,7 @@ def cut_digits() -> tuple[Graph, ClusterPlan]:
     return graph, plan
 
 
-def test_a_wrong_order_is_found() -> None:
+def test_a_wrong_order_is_noticed() -> None:
     """Who waits for an answer before asking waits for ever."""
     graph, plan = cut_digits()
     graphs, messages = project(graph, plan)
@@ -111,7 +111,7 @@ def test_a_wrong_order_is_found() -> None:
         check_together(graph, graphs, orders, messages, 0)
 
 
-def test_a_wrong_part_is_found() -> None:
+def test_a_wrong_part_is_noticed() -> None:
     graph, plan = cut_digits()
     graphs, messages = project(graph, plan)
     worker = graphs[1]
@@ -122,7 +122,7 @@ def test_a_wrong_part_is_found() -> None:
         check_together(graph, (graphs[0], spoilt, graphs[2]), [g.ops for g in graphs], messages, 0)
 
 
-def test_a_message_that_nobody_takes_is_found() -> None:
+def test_a_message_that_nobody_takes_is_noticed() -> None:
     graph, plan = cut_digits()
     graphs, messages = project(graph, plan)
     orders = [list(g.ops) for g in graphs]

@@ -202,7 +202,7 @@ def test_firmware_of_two_plans_is_refused(tmp_path: Path) -> None:
     assert replace(run, programs=one).all(vectors, unharmed).codes == [0, 0]
 
 
-def test_the_objective_may_stand_in_the_file(tmp_path: Path) -> None:
+def test_the_objective_may_be_in_the_file(tmp_path: Path) -> None:
     file = cluster_file(tmp_path, 2, "16K")
     asked = build_cluster(ClusterRequest(DIGITS, file, "digits", objective="latency"))
     file.write_text(file.read_text() + "objective: latency\n")

@@ -67,7 +67,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_names_stand_in_the_files_that_a_page_tells(page: Path) -> None:
+def test_names_occur_in_the_files_that_a_page_names(page: Path) -> None:
     """Where a page says "`name` in `file.py`", the name stands there: readers open that file."""
     for name, file in re.findall(r"`(\w+)`\s+(?:in|of)\s+`([\w/]+\.py)`", page.read_text()):
         files = [

@@ -97,7 +97,7 @@ def test_report_and_table_agree(name: str, tmp_path: Path) -> None:
                 assert last in holder, f"{row.path} is not there"
 
 
-def test_every_row_is_found_once() -> None:
+def test_every_row_occurs_once() -> None:
     paths = [row.path for row in schema()]
     assert len(paths) == len(set(paths)) > 80
 

@@ -151,7 +151,7 @@ def test_half_an_entry_is_none(requests: list[ModelRequest]) -> None:
 
 
 @pytest.mark.parametrize("form", ["file", "link", "folder", "pipe"])
-def test_what_stands_in_the_place_of_an_entry_stays(form: str, requests: list[ModelRequest], tmp_path: Path) -> None:
+def test_what_is_in_the_place_of_an_entry_stays(form: str, requests: list[ModelRequest], tmp_path: Path) -> None:
     compiled(requests, DIGITS)
     (entry,) = entries()
     other = entry.rename(tmp_path / "other")
@@ -316,7 +316,7 @@ def test_what_is_no_file_in_an_entry_neither_blocks_nor_is_followed(
     assert right
 
 
-def test_a_corrupted_entry_is_never_taken(requests: list[ModelRequest], tmp_path: Path) -> None:
+def test_a_corrupted_entry_is_never_used(requests: list[ModelRequest], tmp_path: Path) -> None:
     """150 entries, each damaged in one place: cut, changed, exchanged, of another key, or without a file."""
     random = Random(0)
     right = compiled(requests, DIGITS)
@@ -389,7 +389,7 @@ def test_a_model_that_changes_meanwhile_is_not_kept(requests: list[ModelRequest]
     assert not entries()
 
 
-def test_an_entry_of_another_is_not_taken(
+def test_an_entry_of_another_is_not_used(
     requests: list[ModelRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With all digests right: who wrote it does not know this user's key. The user gets one word of it."""
@@ -425,7 +425,7 @@ def test_the_key_is_for_its_user_alone(requests: list[ModelRequest]) -> None:
     assert Path(os.environ["XDG_CONFIG_HOME"], "edgebuild", cache.SECRET).stat().st_mode & 0o777 == 0o600
 
 
-def test_resigned_entries_are_not_taken(requests: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
+def test_resigned_entries_are_not_used(requests: list[ModelRequest], capsys: pytest.CaptureFixture[str]) -> None:
     """Another product with its digest in the list: the seal is of the old list."""
     compiled(requests, DIGITS)
     (entry,) = entries()

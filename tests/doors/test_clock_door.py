@@ -139,7 +139,7 @@ def test_wrong_cmake_lists(tmp_path: Path, call: str, message: str) -> None:
 
 
 @pytest.mark.needs("gcc")
-def test_a_clock_that_cannot_be_made_is_told_by_the_build(tmp_path: Path) -> None:
+def test_the_build_reports_a_clock_out_of_reach(tmp_path: Path) -> None:
     (tmp_path / "SConstruct").write_text(
         "import edgebuild.build.scons\nenv = Environment(tools=['default', edgebuild.build.scons.generate])\n"
         "env.ClockConfig('c', TARGET='stm32f767', HSE='8MHz', SYSCLK=['300MHz'])\n"

@@ -51,7 +51,7 @@ def test_sample_runs_on_bare_processors(tmp_path: Path, toolchain: str, programs
     assert "no work to do" in run("cmake", "--build", tmp_path / "a b")
 
 
-def test_found_in_spite_of_a_find_root(tmp_path: Path) -> None:
+def test_the_package_is_located_in_spite_of_a_find_root(tmp_path: Path) -> None:
     """A toolchain file that lets packages come from the target's root only, and a module that the project keeps."""
     text = CMAKELISTS.format(options=" TARGET host")
     text = text.replace("find_package", "list(APPEND CMAKE_MODULE_PATH ${CMAKE_SOURCE_DIR})\nfind_package", 1)

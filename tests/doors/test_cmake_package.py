@@ -65,7 +65,7 @@ def test_the_checkout_alone_is_no_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_an_environment_is_made_where_there_is_none(works: bool, tmp_path: Path) -> None:
+def test_an_environment_is_created_where_there_is_none(works: bool, tmp_path: Path) -> None:
     """With the first Python of PATH, and once; with a sentence where that fails or is forbidden."""
     checkout, programs = tmp_path / "checkout", tmp_path / "programs"
     checkout.mkdir()

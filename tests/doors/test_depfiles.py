@@ -133,7 +133,7 @@ def test_what_make_cannot_write_is_refused(target: str, path: str, reason: str) 
     assert shown(str(error.value))
 
 
-def test_what_make_takes_for_an_assignment_is_said() -> None:
+def test_what_make_takes_for_an_assignment_is_reported() -> None:
     assert (
         unread_by_make("n.c", ["a=b", "c"]) is None
         and unread_by_make("a=b/n.c", ["c"])
@@ -197,9 +197,7 @@ def test_a_request_with_a_line_break_in_a_path(tmp_path: Path, capsys: pytest.Ca
     assert {f.name for f in folder.iterdir()} == {"digits.onnx", "n.req.json"}
 
 
-def test_a_path_that_makefiles_of_cmake_have_no_way_to_write(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_path_that_makefiles_of_cmake_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The build goes on without that file, and says so. CMake would write what make refuses in all later builds."""
     external(tmp_path, "a:b")
     members = {"schema": 1, "kind": "model", "name": "n", "source": "net.onnx", "target": "host", "output": "."}

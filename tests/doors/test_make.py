@@ -55,7 +55,7 @@ def started(folder: Path, builds: int = 1) -> list[str]:
     return [line.split()[line.split().index("model") + 1] for line in lines if " -m edgebuild " in line]
 
 
-def test_a_touched_model_is_made_once(project: Path) -> None:
+def test_a_touched_model_is_generated_once(project: Path) -> None:
     """The products have the same bytes: with their old date they were made in every build."""
     (project / "digits.onnx").touch()
     assert started(project) == ["digits.onnx"]

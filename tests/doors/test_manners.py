@@ -20,7 +20,7 @@ EXAMPLES = examples()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_examples_are_read_as_they_stand(command: str) -> None:
+def test_examples_are_read_as_they_are(command: str) -> None:
     """Each line up to where its remark, a pipe or a file begins; only the command itself is not run."""
     lines = [line.strip() for line in EXAMPLES[command].splitlines() if line.startswith("  ")]
     assert lines

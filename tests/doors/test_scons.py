@@ -51,7 +51,7 @@ def test_dry_run_does_nothing(tmp_path: Path) -> None:
     assert not (project.folder / "build").exists()
 
 
-def test_reason_of_a_rebuild_is_told(tmp_path: Path) -> None:
+def test_reason_of_a_rebuild_is_reported(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "scons")
     scons(project.folder, "codegen")
     project.write(RAM="20K")

@@ -183,7 +183,7 @@ def test_flags_and_linters_that_a_project_has_for_its_own_c(generator: str, comp
     assert "Building" not in again and "Generating" not in again
 
 
-def test_installed_library_is_found_by_another_project(tmp_path: Path) -> None:
+def test_another_project_uses_an_installed_library(tmp_path: Path) -> None:
     text = HEAD + (
         "add_model(net MODEL digits.onnx)\n"
         "install(TARGETS net EXPORT nets ARCHIVE DESTINATION lib PUBLIC_HEADER DESTINATION include "
@@ -262,7 +262,7 @@ def test_a_board_of_the_whole_project_in_a_subdirectory(tmp_path: Path) -> None:
     assert request["target"] == "../../../../board.yaml"
 
 
-def test_a_project_without_c_is_told(tmp_path: Path) -> None:
+def test_a_project_without_c_is_an_error(tmp_path: Path) -> None:
     text = HEAD.replace("LANGUAGES C", "LANGUAGES CXX") + "add_model(net MODEL digits.onnx)\n"
     assert "enable_language(C)" in configure(write(tmp_path, CMakeLists=text), status=1)
 

@@ -182,7 +182,7 @@ def test_change_during_the_run_is_seen_by_the_next(request_file: Path, monkeypat
     assert request_file.with_name("net.stamp").stat().st_mtime_ns < model.stat().st_mtime_ns
 
 
-def test_change_during_the_run_that_is_taken_back(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_during_the_run_that_is_undone(request_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stamp said that products of "two" were made of "one", for good. So did the cache."""
     model = request_file.parent.parent / "net.onnx"
 
@@ -210,7 +210,7 @@ def test_copy_of_a_project_has_no_stamp(request_file: Path) -> None:
     assert stamps.is_current(str(request_file))
 
 
-def test_header_that_changes_while_a_driver_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_header_that_changes_while_a_driver_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers are known when they were read; what one held then, nobody knows if it was written since."""
     (header := tmp_path / "a.h").write_text("one")
     (tmp_path / "d.bf.c").write_text("")

@@ -36,7 +36,7 @@ def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert mutants.judged(*build(tmp_path), 6, 5, tmp_path).false
 
 
-def test_the_judge_tells_programs_apart(tmp_path: Path) -> None:
+def test_the_judge_distinguishes_programs(tmp_path: Path) -> None:
     _, build = mutants.subject(1)
     driver, artifacts = build(tmp_path)
     judge = Judge(driver, tmp_path)

@@ -94,7 +94,7 @@ make_device(U, u, 0x40000000); void f(void) { u->SR.OVR = 0; }""")
         ("_svd: chip.svd\n'" + "{D,E}" * 60 + "': {}", "no peripheral is called"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_where_it_stands(patch: str, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_where_it_is(patch: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(EdgebuildError, match=re.escape(message)):
         read_map(patched(tmp_path, patch))
 
@@ -108,7 +108,7 @@ def test_an_alias_of_many_is_refused(tmp_path: Path) -> None:
         read_map(patched(tmp_path, "\n".join(["_svd: chip.svd", *rows])))
 
 
-def test_a_wrong_register_is_said_to_who_uses_it(tmp_path: Path) -> None:
+def test_a_wrong_register_is_reported_to_who_uses_it(tmp_path: Path) -> None:
     map_ = read_map(patched(tmp_path, "_svd: chip.svd\nC: {DR: {_modify: {D: {bitWidth: x}}}}"))
     assert [(name, str(error).partition("part.yaml")[2]) for name, error in map_.mistakes] == [
         ("C.DR", ":2:34: error: <bitWidth> 'x' is not a number")

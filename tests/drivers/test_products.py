@@ -187,7 +187,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_mistakes_are_told(what: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported(what: str, tmp_path: Path) -> None:
     text, expected = WRONG[what]
     with pytest.raises(EdgebuildError) as caught:
         make(tmp_path, text + "\n")

@@ -246,7 +246,7 @@ make_device(P, p, 0x40000000);
 void open(int v) { p->ONE = (bfGroup C){ .EN = 1, .D = v }; p->TWO = (bfGroup C){ .D = v }; p->Z = 1; p->ONE.D = 2; }"""
 
 
-def test_fields_that_the_source_leaves_out_are_told_apart(tmp_path: Path) -> None:
+def test_fields_that_the_source_leaves_out_are_distinguished(tmp_path: Path) -> None:
     """ONE, TWO and THREE each hold an X of their own, of which the source knows nothing."""
     overlay = 'fields: {"C.*.*": {plain: true}}'
     registers = "ONE@0: X:0:1 EN:1:1 D:4:4\nTWO@4: X:0:3 EN:3:1 D:4:4\nTHREE@8: X:0:1 Z:5:1"

@@ -78,7 +78,7 @@ def test_scenarios_access_by_access(project: Path, tmp_path: Path) -> None:
     assert word == 0x9E3779B1 * 0x10 & 0xFFFFFFFF
 
 
-def test_an_access_that_no_device_takes_is_told(project: Path, tmp_path: Path) -> None:
+def test_an_access_that_no_device_takes_is_reported(project: Path, tmp_path: Path) -> None:
     (tmp_path / "start.c").write_text(
         "void eb_exit(void) { for (;;); }\n"
         'void _start(void) { *(volatile unsigned char *)0x1A101000 = 1; __asm__("j eb_exit"); }\n'

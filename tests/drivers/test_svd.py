@@ -262,7 +262,7 @@ ORIGINS = [
 
 
 @pytest.mark.parametrize(("origin", "own"), ORIGINS)
-def test_a_derived_field_says_its_place_in_another_way(origin: str, own: str, tmp_path: Path) -> None:
+def test_a_derived_field_gives_its_place_in_another_form(origin: str, own: str, tmp_path: Path) -> None:
     fields = f'<field><name>A</name>{origin}</field><field derivedFrom="A"><name>B</name>{own}</field>'
     (tmp_path / "chip.svd").write_text(chip(register("R", 0, fields)))
     derived = read_map(tmp_path / "chip.svd").blocks[0].registers[0].fields[1]

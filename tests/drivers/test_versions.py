@@ -157,7 +157,7 @@ def test_variables_that_a_chosen_function_uses_begin_alike(tmp_path: Path) -> No
     assert (status, rows.keys()) == (1, {"f", "rows", "g: m"})
 
 
-def test_wrong_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = tmp_path / "good.c"
     good.write_text("void f(void) { }\n")
     (tmp_path / "bad.c").write_text("void f(void) { x; }\n")

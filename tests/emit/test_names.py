@@ -40,7 +40,7 @@ def test_a_name_that_means_something_else_in_c(name: str, weights: str, tmp_path
 
 
 @pytest.mark.parametrize("compiler", [pytest.param(c, marks=pytest.mark.needs(c.split()[0])) for c in LIBRARIES])
-def test_headers_of_c_libraries_are_known(compiler: str) -> None:
+def test_headers_of_c_libraries_are_recognised(compiler: str) -> None:
     """Headers without a folder that those of C11 include, as the compiler finds them: a model may hide none."""
     files: set[Path] = set()
     for header in C_HEADERS:  # each by itself: a library may lack what one of its headers includes

@@ -481,7 +481,7 @@ def target_with_an_unknown_key(folder: Path) -> tuple[str, str]:
 
 
 @case
-def target_that_is_not_known(folder: Path) -> tuple[str, str]:
+def target_with_a_mistyped_name(folder: Path) -> tuple[str, str]:
     tflite(folder, lambda model: None)
     return "model tiny.tflite --name n --target mps2-an38 -o out", r"mps2-an38.*did you mean 'mps2-an38[56]'\?"
 

@@ -159,7 +159,7 @@ FOREIGN = {  # name -> its bytes, what is said
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_files_of_other_tools_are_known(name: str, model: str, capsys: Capture) -> None:
+def test_files_of_other_tools_are_recognised(name: str, model: str, capsys: Capture) -> None:
     data, what = FOREIGN[name]
     Path(name).write_bytes(data)
     text = message(capsys, "model", name, "--target", "host", "--name", "n")
@@ -169,7 +169,7 @@ def test_files_of_other_tools_are_known(name: str, model: str, capsys: Capture) 
 @pytest.mark.parametrize(
     ("inside", "what"), [("m/data.pkl", "a file of PyTorch"), ("m.h5", "a Keras model"), ("m.onnx", "a zip archive")]
 )
-def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, capsys: Capture) -> None:
+def test_archives_of_other_tools_are_recognised(inside: str, what: str, model: str, capsys: Capture) -> None:
     with zipfile.ZipFile("m.onnx", "w") as archive:
         archive.writestr("config.json", "{}")
         archive.writestr(inside, "")
@@ -180,7 +180,7 @@ def test_archives_of_other_tools_are_known(inside: str, what: str, model: str, c
     assert "reads: a zip archive" in message(capsys, "model", "cut.zip", "--target", "host", "--name", "n")
 
 
-def test_what_is_neither_report_nor_model_is_known(model: str, capsys: Capture) -> None:
+def test_what_is_neither_report_nor_model_is_recognised(model: str, capsys: Capture) -> None:
     """Samples stand where a report or a model is wanted; --target would not help."""
     with zipfile.ZipFile("samples.npz", "w") as archive:
         archive.writestr("x.npy", "")
@@ -189,7 +189,7 @@ def test_what_is_neither_report_nor_model_is_known(model: str, capsys: Capture) 
     assert "Is a directory\n  name a file in it" in message(capsys, "report", "folder", "-o", "page.html")
 
 
-def test_folder_of_a_saved_model_is_known(model: str, capsys: Capture) -> None:
+def test_folder_of_a_saved_model_is_recognised(model: str, capsys: Capture) -> None:
     Path("saved").mkdir()
     Path("saved/saved_model.pb").touch()
     assert "a SavedModel of TensorFlow" in message(capsys, "model", "saved", "--target", "host", "--name", "n")

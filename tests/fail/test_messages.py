@@ -57,7 +57,7 @@ def test_weights_that_are_too_large_are_refused_before_any_search(
     assert "over by" in error.value.diagnostics[0].hints[0]
 
 
-def test_ways_that_are_told_fit(tmp_path: Path) -> None:
+def test_options_of_hints_fit(tmp_path: Path) -> None:
     """Of random networks whose plan without tiling does not fit."""
     compiled = 0
     for seed in range(SEEDS):
@@ -80,7 +80,7 @@ def test_ways_that_are_told_fit(tmp_path: Path) -> None:
     assert compiled
 
 
-def test_groups_inside_of_groups_are_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_inside_of_groups_are_reported_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Behind the first of them the short words of the dialect were syntax errors, and nothing said why."""
     file = tmp_path / "d.bf.c"
     file.write_text("bfGroup D { bfGroup { bit ro A; } X; bfGroup { bit ro B; } Y; bit ro C; };\n")

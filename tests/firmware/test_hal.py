@@ -151,7 +151,7 @@ def test_a_model_that_nobody_calls_leaves_nothing(linker: Linker) -> None:
     assert "other_arena" in symbols and "model_arena" not in symbols
 
 
-def test_an_arena_that_does_not_fit_is_told_in_words(linker: Linker) -> None:
+def test_an_arena_that_does_not_fit_is_reported_in_words(linker: Linker) -> None:
     script = next(linker.folder.glob("*_regions.ld"))
     ram = linker.regions[1]
     lines = [f"{line.split('LENGTH')[0]}LENGTH = 0x2080" if line.startswith(f"  {ram} :") else line

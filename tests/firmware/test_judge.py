@@ -123,7 +123,7 @@ def test_what_is_not_seen_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", ["parts of channels", "tiles by DMA"])
-def test_a_fault_inside_of_what_is_cut_is_found_where_it_is(form: str, tmp_path: Path) -> None:
+def test_a_fault_inside_of_what_is_cut_is_reported_where_it_is(form: str, tmp_path: Path) -> None:
     """A zero point of the depthwise convolution, or of one part of it."""
     file, artifacts = compiled(layers(), tmp_path, **HOW[form])
     call = re.compile(rb"(depthwise[^;]*?/\* y_zero \*/ )3,")
@@ -153,7 +153,7 @@ def test_a_run_in_the_first_level_is_seen_as_a_whole(target: str, tmp_path: Path
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("fault", ["clamp", "zero point", "multiplier", "bias", "weight", "table"])
-def test_a_fault_of_one_step_is_found(fault: str, tmp_path: Path) -> None:
+def test_a_fault_of_one_step_is_noticed(fault: str, tmp_path: Path) -> None:
     """Each moves some results by one step: onnxruntime's slack."""
     file, artifacts = compiled(layers(), tmp_path)
     source = source_of(artifacts)
@@ -192,7 +192,7 @@ def test_the_compilers_own_factors_are_not_trusted(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.needs("gcc")
-def test_a_tensor_that_another_step_writes_over_is_found(tmp_path: Path) -> None:
+def test_a_tensor_that_another_step_writes_over_is_noticed(tmp_path: Path) -> None:
     """The value that a step gets is the one that was made."""
     file, artifacts = compiled(layers(), tmp_path)
     plot = plotted(file, artifacts)

@@ -211,7 +211,7 @@ def buffer(name: str, offset: int, first: int, last: int, memory: str = "RAM", *
     return {"name": name, "offset": offset, "bytes": 8, "first": first, "last": last, "memory": memory, **more}
 
 
-def test_what_still_stands_is_what_nothing_has_written_over() -> None:
+def test_what_is_still_valid_is_what_nothing_has_written_over() -> None:
     buffers = [
         buffer("early", 0, 0, 1),
         buffer("in_place_before", 8, 1, 3),
@@ -334,7 +334,7 @@ def test_a_step_of_eight_bits_is_never_rounding() -> None:
     assert limit(np.array([100], np.int8), moved=1.0) == 0
 
 
-def test_tensors_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_tensors_of_one_name_are_distinguished(tmp_path: Path) -> None:
     """An output between two other tensors of its name is compared with itself."""
     draft, q = File(), [Quant((0.1,), (z,)) for z in (-10, 5, 20)]
     ids = [draft.tensor("same" if i else "x", (1, 8), "int8", q[i]) for i in range(3)]
@@ -403,7 +403,7 @@ def test_models_of_which_onnxruntime_dies_are_a_diagnostic(tmp_path: Path) -> No
         verify(tmp_path / "m.onnx", load_target("host"), artifacts)
 
 
-def test_sequences_on_the_way_are_not_compared(tmp_path: Path) -> None:
+def test_intermediate_sequences_are_not_compared(tmp_path: Path) -> None:
     path, ports = tmp_path / "m.onnx", [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 3]) for n in "xy"]
     nodes = [
         helper.make_node("SequenceConstruct", ["c", "c"], ["both"]),

@@ -100,7 +100,7 @@ def test_weights_of_a_trained_anew_model(options: dict[str, str], tmp_path: Path
 
 
 @pytest.mark.needs("gcc")
-def test_numbers_of_the_model_that_stand_in_the_code_are_part_of_the_hash(tmp_path: Path) -> None:
+def test_numbers_of_the_model_in_the_code_are_part_of_the_hash(tmp_path: Path) -> None:
     """A zero point of another model is no weight, so its weights are refused."""
     first = weights(tmp_path / "a", OtherBias(-3).pack(), "net")
     other = weights(tmp_path / "b", OtherBias(-4).pack(), "net")

@@ -120,7 +120,7 @@ def test_a_step_that_one_op_may_miss_is_no_fault_of_the_next(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("build", [steep, two_scales, turned, thinned])
-def test_a_wrong_op_is_found_wherever_it_stands(build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_op_is_noticed_wherever_it_is(build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind of op that computes, three steps off at one element, of which the allowance may take one."""
     graph, vectors, expected = case(build(), tmp_path / "net.onnx")
     assert stepwise(graph, vectors, expected) is not None

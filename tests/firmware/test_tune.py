@@ -50,7 +50,7 @@ def source(asked: ModelRequest) -> bytes:
     return next(a.data for a in compile_model(asked) if a.name == "model.c")
 
 
-def test_a_choice_is_taken_where_it_was_made() -> None:
+def test_a_choice_holds_where_it_was_measured() -> None:
     layer, variant = second_best(request())
     assert choices.with_choices(request()) == request()
     assert choices.store(request(), {layer: variant}) is not None

@@ -82,7 +82,7 @@ def test_outputs_and_costs_on_a_simulated_target(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_the_counter_counts_the_instructions_of_a_known_loop(name: str) -> None:
+def test_the_counter_counts_the_instructions_of_a_loop(name: str) -> None:
     target = runnable(name)
     empty = check(target, fake.model(target))["instructions"]
     full = check(target, fake.model(target, fake.code(loop(target, LOOPS))))["instructions"]
@@ -125,14 +125,14 @@ def test_the_stack_is_measured_on_inputs_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_a_difference_for_one_input_alone_is_found(which: int) -> None:
+def test_a_difference_for_one_input_alone_is_noticed(which: int) -> None:
     target, inputs = runnable("host"), vectors()
     alike = " && ".join(f"model_arena[{i}] == {inputs[which][i]}" for i in range(8))
     wrong = check(target, fake.model(target, fake.code(plus=f"i == 7 && {alike}")))
     assert not wrong["equal"] and wrong["max_abs_diff"] == 1 and wrong["differs"] == ["y", "sum"]
 
 
-def test_a_wrong_result_and_a_wrong_intermediate_are_found() -> None:
+def test_a_wrong_result_and_a_wrong_intermediate_are_noticed() -> None:
     target = runnable("mps2-an386")
     wrong = check(target, fake.model(target, fake.code(plus="i == 7 && model_arena[7] < 100")))
     assert not wrong["equal"] and wrong["max_abs_diff"] == 1 and wrong["differs"] == ["y", "sum"]

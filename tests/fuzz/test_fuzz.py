@@ -129,7 +129,7 @@ def test_damaged_files_and_plans_of_energy(tmp_path: Path) -> None:
     assert not troubles, troubles[0].text
 
 
-def test_a_plan_of_energy_that_does_not_add_up_is_found() -> None:
+def test_a_plan_of_energy_that_does_not_add_up_is_noticed() -> None:
     point = {"config": "a", "g": 0, "lfo": False, "time_us": 5.0, "energy_uj": 2.0}
     plan: dict[str, Any] = {"qos_us": 10.0, "time_us": 5.0, "energy_uj": 2.0, "start": "a", "switches": []}
     plan |= {"layers": [{"name": "l", **point, "points": [point]}], "switch_costs": []}
@@ -152,9 +152,7 @@ def test_windows_of_groups_are_drawn_evenly() -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("gcc")
-def test_a_planted_fault_is_found_and_made_small(
-    host: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_fault_is_noticed_and_reduced(host: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of two that are bounded one too low: what remains of the network is about the sum alone."""
     bounds = ops.spatial.bounds
 

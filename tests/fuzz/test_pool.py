@@ -74,7 +74,7 @@ def test_a_failure_goes_from_one_process_to_another() -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_told_from_here(tmp_path: Path) -> None:
+def test_a_folder_relative_to_here(tmp_path: Path) -> None:
     """Compilers run in folders of their own, where a relative path leads elsewhere."""
     command = [sys.executable, "-m", "tests.fuzz", "--only", "networks", "--forms", "tflite", "--targets", "host"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
