@@ -41,8 +41,8 @@ def reported(folder: Path, model: Path, n: int, medium: str, method: str) -> dic
     file.write_text(f"devices:\n{rows}\nsource: d0\nmedium: {{{medium}, bits_per_s: 1e6, mtu: 64}}\n")
     words = ["distribute", str(model), "--cluster", str(file), "--name", "n", "-o", str(folder), "--method", method]
     assert main(words) == 0
-    found: dict[str, Any] = json.loads((folder / "n_cluster.json").read_text())
-    return found
+    report: dict[str, Any] = json.loads((folder / "n_cluster.json").read_text())
+    return report
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_no_other_method_sends_less(seed: int, tmp_path: Path) -> None:
         return
     network, cluster, stated = drawn_sizes
     sent = dict[str, int]()
-    for way in METHODS:
+    for method in METHODS:
         try:
-            sent[way] = choose(network, cluster, stated, way).plan.cost.bytes
+            sent[method] = choose(network, cluster, stated, method).plan.cost.bytes
         except EdgebuildError:
             continue
     assert not sent or sent["joint"] == min(sent.values()), sent
@@ -117,10 +117,10 @@ def test_layers_that_are_not_split_may_send_least() -> None:
     network = Network(tensors, layers, (0,), (4,))
     group = naive.cluster(2)
     group = replace(group, devices=tuple(replace(d, flash=1100) for d in group.devices))
-    found = choose(network, group, False)
-    assert [d.method for d in found.plan.decisions] == ["stage"] * 4
-    assert found.plan.cost.bytes == found.bound == 16 and found.optimal and found.mixed
-    assert usage(found.plan)[0] == (1024, 1024) and [macs(found.plan, k) for k in range(2)] == [1024, 1024]
+    choice = choose(network, group, False)
+    assert [d.method for d in choice.plan.decisions] == ["stage"] * 4
+    assert choice.plan.cost.bytes == choice.bound == 16 and choice.optimal and choice.mixed
+    assert usage(choice.plan)[0] == (1024, 1024) and [macs(choice.plan, k) for k in range(2)] == [1024, 1024]
 
 
 def test_an_input_that_no_layer_reads() -> None:
@@ -134,5 +134,5 @@ def test_only_the_source_has_flash() -> None:
     tensors = (Sizes("t0", 8, 64, 8), Sizes("t1", 8, 8, 1))
     layer = Layer("l", "conv", (0,), 1, 8, 512, True, True, window=RowWindow())
     devices = (Device("a", "host", 100, 600, 100.0), Device("b", "host", 0, 600, 0.0))
-    found = choose(Network(tensors, (layer,), (0,), (1,)), Cluster(devices, 0, Medium()), False)
-    assert found.plan.cost.bytes == 0 and found.weights == (8, 0)
+    choice = choose(Network(tensors, (layer,), (0,), (1,)), Cluster(devices, 0, Medium()), False)
+    assert choice.plan.cost.bytes == 0 and choice.weights == (8, 0)

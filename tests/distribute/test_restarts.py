@@ -55,10 +55,10 @@ def restarted(
                 started[0].kill()
                 started[0].wait()
                 (home / "input.bin").write_bytes(b"".join(x.tobytes() for vector in then for x in vector))
-                on_its_way = {way: bytes(stream) for way, stream in relay.streams.items() if way[1] == 0}
+                in_flight = {link: bytes(stream) for link, stream in relay.streams.items() if link[1] == 0}
                 relay.discard(0)
-                for way, stream in on_its_way.items():
-                    relay.streams[way] += stream if arrives else b""
+                for link, stream in in_flight.items():
+                    relay.streams[link] += stream if arrives else b""
                 relay.revive(0)
                 started[0], lives = run._start(0, subprocess.Popen), 2
             relay.serve(0.002)
@@ -81,12 +81,12 @@ def test_a_source_that_starts_anew(tmp_path: Path, arrives: bool) -> None:
     rows = [f"- {{name: d{k}, target: host, flash: 16K, ram: 16K}}" for k in range(3)]
     file = tmp_path / "cluster.yaml"
     file.write_text("\n".join(["devices:", *rows, "source: d0", "medium: {kind: switch, bits_per_s: 3e6}", ""]))
-    made = build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
-    programs = {p.number: together.program(p, tmp_path / f"dev{p.number}", made) for p in made.parts}
-    run = together.Run(made, programs, tmp_path, together.report_of(made.parts[0].artifacts))
+    built = build_cluster(ClusterRequest(DIGITS, file, "model", method="owp"))
+    programs = {p.number: together.program(p, tmp_path / f"dev{p.number}", built) for p in built.parts}
+    run = together.Run(built, programs, tmp_path, together.report_of(built.parts[0].artifacts))
     vectors = random_inputs(DIGITS, run.report, 7)
     expected = alone(DIGITS, tmp_path / "one", vectors)
-    sent = 4 + sum(m.transfer.sender == 0 for m in made.messages)  # frames of the source in an inference
+    sent = 4 + sum(m.transfer.sender == 0 for m in built.messages)  # frames of the source in an inference
     for at in range(1, 2 * sent + 1):
         codes = restarted(run, vectors[:3], vectors[3:], at, arrives)
         outputs = run._results(run.place(0) / "output.bin")[1]

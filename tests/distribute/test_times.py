@@ -25,10 +25,10 @@ SLOW = {"bits_per_s": 8e6}  # a microsecond a byte
 
 
 def test_a_wait_ends_with_the_last_byte() -> None:
-    found = simulate([[ComputeSpan(10), Send((1,), 5, 5)], [Receive(0, 5), ComputeSpan(3)]], Medium("bus", **SLOW))
-    assert (found.end(0), found.end(1), found.stuck) == (15, 18, ())
-    assert [(s.kind, s.start, s.end) for s in found.spans[1]] == [("wait", 0, 15), ("compute", 15, 18)]
-    assert found.computing() == 13 and found.longest_wait() == 15
+    timeline = simulate([[ComputeSpan(10), Send((1,), 5, 5)], [Receive(0, 5), ComputeSpan(3)]], Medium("bus", **SLOW))
+    assert (timeline.end(0), timeline.end(1), timeline.stuck) == (15, 18, ())
+    assert [(s.kind, s.start, s.end) for s in timeline.spans[1]] == [("wait", 0, 15), ("compute", 15, 18)]
+    assert timeline.computing() == 13 and timeline.longest_wait() == 15
 
 
 def test_one_sends_at_a_time_but_on_a_switch() -> None:
@@ -48,8 +48,8 @@ def test_a_message_costs_for_each_frame() -> None:
 
 
 def test_a_broadcast_reaches_all() -> None:
-    found = simulate([[Send((1, 2), 8, 8)], [Receive(0, 8)], [Receive(0, 8)]], Medium("bus", **SLOW))
-    assert found.end(1) == found.end(2) == 8
+    timeline = simulate([[Send((1, 2), 8, 8)], [Receive(0, 8)], [Receive(0, 8)]], Medium("bus", **SLOW))
+    assert timeline.end(1) == timeline.end(2) == 8
 
 
 def test_who_waits_for_nothing_is_stuck() -> None:
@@ -92,10 +92,10 @@ def test_predicted_times_are_within_a_tenth_of_the_simulated(
     tmp_path: Path, targets: str, medium: str, method: str
 ) -> None:
     request = ClusterRequest(DIGITS, cluster(tmp_path, targets, medium), "digits", method=method)
-    found = verify_cluster(request, simulate="qemu")
-    assert found["equal"] and found["time_us"]["simulated"] > 0
-    assert abs(found["time_us"]["predicted"] / found["time_us"]["simulated"] - 1) < 0.1, found["time_us"]
-    for row in found["devices"]:
+    verdict = verify_cluster(request, simulate="qemu")
+    assert verdict["equal"] and verdict["time_us"]["simulated"] > 0
+    assert abs(verdict["time_us"]["predicted"] / verdict["time_us"]["simulated"] - 1) < 0.1, verdict["time_us"]
+    for row in verdict["devices"]:
         assert row["instructions"] > 0 and row["stack_bytes"] > 0 and row["flash_bytes"] > row["weights_bytes"]
 
 
@@ -112,8 +112,8 @@ def test_times_of_floats_and_of_many_moves(tmp_path: Path, model: str, timed: in
         file.write_bytes(quantized(ZOO[model](0), 0).SerializeToString())
     if not file.exists():
         pytest.skip("no shared models")
-    found = bench_distribute.timed(file, *bench_distribute.TIMED[timed])
-    assert abs(found["error"]) < 0.1, found
+    times = bench_distribute.timed(file, *bench_distribute.TIMED[timed])
+    assert abs(times["error"]) < 0.1, times
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm", "gcc")
@@ -121,10 +121,10 @@ def test_where_nothing_is_sent_the_same_keys_are_there(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     rows = "\n".join(f"- {{name: d{k}, target: mps2-an386, flash: 64K, ram: 32K}}" for k in range(2))
     file.write_text(f"devices:\n{rows}\nsource: d0\nmedium: {{kind: star, bits_per_s: 3e6}}\n")
-    found = verify_cluster(ClusterRequest(DIGITS, file, "net"), simulate="qemu")
-    assert found["equal"] and found["messages"] == 0
-    assert found["time_us"]["predicted"] == found["time_us"]["one_device"] > 0
-    assert found["time_us"]["simulated"] is found["time_us"]["error"] is None
+    verdict = verify_cluster(ClusterRequest(DIGITS, file, "net"), simulate="qemu")
+    assert verdict["equal"] and verdict["messages"] == 0
+    assert verdict["time_us"]["predicted"] == verdict["time_us"]["one_device"] > 0
+    assert verdict["time_us"]["simulated"] is verdict["time_us"]["error"] is None
 
 
 def test_clocks_are_those_of_targets_or_of_the_file(tmp_path: Path) -> None:

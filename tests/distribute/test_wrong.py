@@ -48,8 +48,8 @@ def test_a_device_without_ram(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_devices_have_no_more_than_their_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two micro:bits of which the file says too much: the plan keeps to what there is, or the message says it."""
     file = cluster(tmp_path, ["target: microbit, flash: 1M, ram: 200K"] * 2)
-    made = build_cluster(ClusterRequest(DIGITS, file, "net"))
-    assert [(d.flash, d.ram) for d in made.chosen.plan.cluster.devices] == [(256 << 10, 14 << 10)] * 2
+    built = build_cluster(ClusterRequest(DIGITS, file, "net"))
+    assert [(d.flash, d.ram) for d in built.chosen.plan.cluster.devices] == [(256 << 10, 14 << 10)] * 2
     model = tmp_path / "wide.onnx"
     net = Net("wide", (64, 128, 128), 0, OPSET)
     model.write_bytes(quantized(net.model(net.conv("input", 8, (1, 1))), 0).SerializeToString())
@@ -163,8 +163,8 @@ def test_targets_of_different_byte_order(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_an_op_without_a_method_runs_whole_at_the_source(tmp_path: Path) -> None:
     """Fan-out alone has no way to split filters of single channels; the layers around them are split."""
-    made = build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, [BIG] * 3), "net", method="fdto"))
-    rows = {row["node"]: (row["method"], row["state_in"], row["state_out"]) for row in made.report["layers"]}
+    built = build_cluster(ClusterRequest(DIGITS, cluster(tmp_path, [BIG] * 3), "net", method="fdto"))
+    rows = {row["node"]: (row["method"], row["state_in"], row["state_out"]) for row in built.report["layers"]}
     assert rows["depthwise_1"] == ("whole", "S", "S")
     assert rows["pointwise_1"] == ("fan-out", "A", "P")
 
