@@ -49,8 +49,8 @@ def main(folder: str, model: str, count: str, first: str = "0") -> int:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         signal.alarm(WAITED)
         try:
-            made = [artifact.name for artifact in compile_model(ModelRequest(file, "n", "host"))]
-            assert sorted(made) == sorted(model_outputs("n")), made
+            names = [artifact.name for artifact in compile_model(ModelRequest(file, "n", "host"))]
+            assert sorted(names) == sorted(model_outputs("n")), names
         except EdgebuildError:
             refused += 1
         except BaseException:

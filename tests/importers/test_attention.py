@@ -17,9 +17,9 @@ LEAST = {"Attention": 76, "RotaryEmbedding": 8}  # tests that are not refused, a
 @pytest.mark.parametrize("operator", LEAST)
 def test_equals_the_standard(operator: str, tmp_path: Path) -> None:
     """Among them masks of -inf, whole rows of them, and slices without elements."""
-    found = list(cases(operator))
-    for number, case in enumerate(found):
+    chosen = list(cases(operator))
+    for number, case in enumerate(chosen):
         compile_case(case, number, tmp_path)
-    run_batch(found, 0, tmp_path)
-    assert not [f"{case.name}: {case.why}" for case in found if case.verdict in ("wrong", "crashed")]
-    assert sum(case.verdict == "passed" for case in found) >= LEAST[operator]
+    run_batch(chosen, 0, tmp_path)
+    assert not [f"{case.name}: {case.why}" for case in chosen if case.verdict in ("wrong", "crashed")]
+    assert sum(case.verdict == "passed" for case in chosen) >= LEAST[operator]

@@ -299,10 +299,10 @@ def test_sparse_weights_are_dense_ones(order: list[int], block: dict[int, int], 
     w = rng.normal(size=(6, 8)).astype(np.float32) * (rng.random((6, 8)) < 0.3)
     w[2] = 0
     f = File()
-    told, values = sparse(w, order, block, csr)
+    sparsity, values = sparse(w, order, block, csr)
     x, y = f.tensor("x", (1, 8), "float32"), f.tensor("y", (1, 6), "float32")
     weights = f.tensor("w", (6, 8), "float32", None, values)
-    f.tensors[weights].sparsity = told
+    f.tensors[weights].sparsity = sparsity
     used = f.tensor("d", (6, 8), "float32") if densify else weights
     if densify:
         f.operator("DENSIFY", [weights], [used], schema.DensifyOptionsT())

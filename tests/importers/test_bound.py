@@ -80,7 +80,7 @@ def test_the_judge_reads_what_is_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("binding", "said"),
+    ("binding", "message"),
     [
         ("rate=1", "the model has no input 'rate'"),
         ("sr=1.5", "'sr': 1.5 is not of type INT64"),
@@ -92,11 +92,11 @@ def test_the_judge_reads_what_is_bound(tmp_path: Path) -> None:
         ("square=1e39", "'square': 1e+39 is not of type FLOAT"),
     ],
 )
-def test_what_no_input_can_be(binding: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_no_input_can_be(binding: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with_rates(tmp_path / "m.onnx")
     command = ["model", str(tmp_path / "m.onnx"), "--target", "host", "-o", str(tmp_path), "--bind", binding]
     assert main(command) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_numbers_fill_an_open_size(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_notes_of_shapes_decide_nothing(tmp_path: Path) -> None:
 def test_operators_of_onnxruntime_in_a_branch(opset: int, tmp_path: Path) -> None:
     """It knows LayerNormalization in older opsets than the standard does, and its own operators wherever they are."""
     own = helper.make_node("FastGelu", ["n"], ["a"], domain="com.microsoft")
-    taken = branch("a", helper.make_node("LayerNormalization", ["x", "s"], ["n"]), own)
+    then = branch("a", helper.make_node("LayerNormalization", ["x", "s"], ["n"]), own)
     node = helper.make_node(
-        "If", ["c"], ["y"], then_branch=taken, else_branch=branch("b", helper.make_node("Neg", ["x"], ["b"]))
+        "If", ["c"], ["y"], then_branch=then, else_branch=branch("b", helper.make_node("Neg", ["x"], ["b"]))
     )
     x = helper.make_tensor_value_info("x", FLOAT, (2, 4))
     model = saved([node], [x], {"c": np.True_, "s": np.float32([1, 2, 3, 4])}, tmp_path / "m.onnx")

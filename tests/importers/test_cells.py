@@ -34,20 +34,20 @@ def recurrent(kind: str, direction: str, lengths: list[int] | None, computed: bo
     operands = ["x", "w", "r", "b", "n" if lengths is not None else ""]
     node = helper.make_node(kind, operands, outputs, "node", hidden_size=HIDDEN, direction=direction, **more)
     ranks = (4, 3, 3)
-    made = [
+    results = [
         helper.make_tensor_value_info(o, TensorProto.FLOAT, [None] * r) for o, r in zip(outputs, ranks, strict=False)
     ]
-    graph = helper.make_graph([node], "one", inputs, made, stored)
+    graph = helper.make_graph([node], "one", inputs, results, stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def check(made: onnx.ModelProto, folder: Path, *more: Array) -> None:
-    onnx.save(made, folder / "m.onnx")
+def check(proto: onnx.ModelProto, folder: Path, *more: Array) -> None:
+    onnx.save(proto, folder / "m.onnx")
     graph = read_model(folder / "m.onnx")
-    shape = [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim]
+    shape = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
     feeds = [np.random.default_rng(1).normal(0, 1, shape).astype(np.float32), *more]
     values = ops.run(graph, *feeds)
-    for name, want in zip(graph.outputs, onnxruntime_outputs(made, feeds), strict=True):
+    for name, want in zip(graph.outputs, onnxruntime_outputs(proto, feeds), strict=True):
         np.testing.assert_allclose(values[name], want, rtol=1e-4, atol=1e-5)
 
 
@@ -59,20 +59,20 @@ def test_sequences_that_end_early(kind: str, direction: str, lengths: list[int],
 
 
 def test_lengths_that_the_graph_computes(tmp_path: Path) -> None:
-    made = recurrent("GRU", "bidirectional", [1], True, linear_before_reset=1)
-    check(made, tmp_path, np.array([4, 2], np.int32))
+    proto = recurrent("GRU", "bidirectional", [1], True, linear_before_reset=1)
+    check(proto, tmp_path, np.array([4, 2], np.int32))
 
 
 @pytest.mark.parametrize("kind", GATES)
 def test_weights_that_nodes_make_of_constants(kind: str, tmp_path: Path) -> None:
     """PyTorch's exporter brings the gates of large cells into ONNX's order by Slice and Concat."""
-    made = recurrent(kind, "forward", None, False)
-    stored = {t.name: t for t in made.graph.initializer}
+    proto = recurrent(kind, "forward", None, False)
+    stored = {t.name: t for t in proto.graph.initializer}
     rows, half = stored["r"].dims[1], stored["r"].dims[1] // 2
     whole = numpy_helper.to_array(stored["r"])
     stored["r"].CopyFrom(numpy_helper.from_array(np.roll(whole, half, 1), "rolled"))
     for name, value in {"zero": [0], "one": [1], "cut": [half], "end": [rows]}.items():
-        made.graph.initializer.append(numpy_helper.from_array(np.array(value, np.int64), name))
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(value, np.int64), name))
     for at, node in enumerate(
         [
             helper.make_node("Slice", ["rolled", "cut", "end", "one"], ["first"]),
@@ -80,20 +80,20 @@ def test_weights_that_nodes_make_of_constants(kind: str, tmp_path: Path) -> None
             helper.make_node("Concat", ["first", "last"], ["r"], axis=1),
         ]
     ):
-        made.graph.node.insert(at, node)
-    check(made, tmp_path)
+        proto.graph.node.insert(at, node)
+    check(proto, tmp_path)
 
 
 def test_a_cell_in_the_body_of_a_condition(tmp_path: Path) -> None:
-    made = recurrent("GRU", "forward", None, False)
-    body = helper.make_graph(list(made.graph.node), "body", [], list(made.graph.output)[:1])
+    proto = recurrent("GRU", "forward", None, False)
+    body = helper.make_graph(list(proto.graph.node), "body", [], list(proto.graph.output)[:1])
     other = helper.make_graph([helper.make_node("Identity", ["none"], ["y2"])], "other", [], [
         helper.make_tensor_value_info("y2", TensorProto.FLOAT, (STEPS, 1, BATCH, HIDDEN))])  # fmt: skip
-    made.graph.initializer.append(numpy_helper.from_array(np.zeros((STEPS, 1, BATCH, HIDDEN), np.float32), "none"))
-    made.graph.input.append(helper.make_tensor_value_info("if", TensorProto.BOOL, ()))
+    proto.graph.initializer.append(numpy_helper.from_array(np.zeros((STEPS, 1, BATCH, HIDDEN), np.float32), "none"))
+    proto.graph.input.append(helper.make_tensor_value_info("if", TensorProto.BOOL, ()))
     node = helper.make_node("If", ["if"], ["out"], then_branch=body, else_branch=other)
     value = helper.make_tensor_value_info("out", TensorProto.FLOAT, (STEPS, 1, BATCH, HIDDEN))
-    graph = helper.make_graph([node], "g", list(made.graph.input), [value], list(made.graph.initializer))
+    graph = helper.make_graph([node], "g", list(proto.graph.input), [value], list(proto.graph.initializer))
     whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     for condition in (True, False):
         check(whole, tmp_path, np.array(condition))
@@ -122,7 +122,7 @@ def test_activations_with_parameters(
 ) -> None:
     """Values go to the activations that take one, in their order; of two directions, those of the second follow."""
     ways = 1 + (direction == "bidirectional")
-    both = {key: [v + 0.05 * way for way in range(ways) for v in own] for key, own in values.items()}
+    both = {key: [v + 0.05 * side for side in range(ways) for v in own] for key, own in values.items()}
     check(recurrent(kind, direction, None, False, activations=names * ways, **both), tmp_path)
 
 

@@ -66,8 +66,8 @@ def model(case: Case) -> onnx.ModelProto:
     stored = [numpy_helper.from_array(np.asarray(c), n) for n, c in zip(names, constants, strict=True)]
     x, y = helper.make_tensor_value_info("x", dtype, shape), onnx.ValueInfoProto(name="y")
     graph = helper.make_graph([node], "one", [x], [y], stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    return onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
 
 
 def values(case: Case, seed: int) -> Array:
@@ -85,30 +85,30 @@ def values(case: Case, seed: int) -> Array:
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
-    made = model(CASES[name])
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model(CASES[name])
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
     for seed in range(5):
         x = values(CASES[name], seed)
-        want = onnxruntime_outputs(made, [x])[0]
-        found = ops.run(graph, x)[graph.outputs[0]]
-        assert found.dtype == want.dtype
-        np.testing.assert_allclose(found, want, rtol=2e-6)
+        want = onnxruntime_outputs(proto, [x])[0]
+        have = ops.run(graph, x)[graph.outputs[0]]
+        assert have.dtype == want.dtype
+        np.testing.assert_allclose(have, want, rtol=2e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("lengths", {"p": 0}, "p 0"),
         ("lengths", {"ceil_mode": 1}, "ceil_mode 1"),
         ("elements of rows", {"axis": 2}, "axis 2"),
     ],
 )
-def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_is_refused_says_why(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     operator, shape, dtype, constants, attributes = CASES[name]
-    made = model((operator, shape, dtype, constants, attributes | changes))
-    onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    proto = model((operator, shape, dtype, constants, attributes | changes))
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
 
 
@@ -130,15 +130,15 @@ def test_sequences_that_are_too_long_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [n for n in CASES if CASES[n][0].startswith(("GatherE", "Scatter"))])
 def test_places_that_are_computed(name: str, tmp_path: Path) -> None:
     """All operands are inputs."""
-    made = model(CASES[name])
-    for stored in made.graph.initializer:
-        made.graph.input.append(helper.make_tensor_value_info(stored.name, stored.data_type, stored.dims))
-    constants = [numpy_helper.to_array(stored) for stored in made.graph.initializer]
-    del made.graph.initializer[:]
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model(CASES[name])
+    for stored in proto.graph.initializer:
+        proto.graph.input.append(helper.make_tensor_value_info(stored.name, stored.data_type, stored.dims))
+    constants = [numpy_helper.to_array(stored) for stored in proto.graph.initializer]
+    del proto.graph.initializer[:]
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
     x = values(CASES[name], 1)
-    want = onnxruntime_outputs(made, [x, *constants])[0]
+    want = onnxruntime_outputs(proto, [x, *constants])[0]
     np.testing.assert_array_equal(ops.run(graph, x, *constants)[graph.outputs[0]], want)
 
 
@@ -156,10 +156,10 @@ def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
     ]
     x, y = (helper.make_tensor_value_info(n, FLOAT, s) for n, s in (("x", (2, 5)), ("y", (2, 3))))
     graph = helper.make_graph(nodes, "blocked", [x], [y], [*stored, numpy_helper.from_array(scale, "scale")])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(proto, tmp_path / "m.onnx")
     read, fed = read_model(tmp_path / "m.onnx"), rng.normal(size=(2, 5)).astype(np.float32)
-    want = onnxruntime_outputs(made, [fed])[0]
+    want = onnxruntime_outputs(proto, [fed])[0]
     np.testing.assert_allclose(ops.run(read, fed)[read.outputs[0]], want, rtol=1e-5, atol=1e-5)
 
 
@@ -172,8 +172,8 @@ def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path, monkeypat
     m = helper.make_tensor_value_info("m", onnx.TensorProto.BOOL, (1, 3, 8, 8))
     for nodes, output in (([drop, back], y), ([drop], m)):
         graph = helper.make_graph(nodes, "one", [x], [output])
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-        onnx.save(made, tmp_path / "model.onnx")
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(proto, tmp_path / "model.onnx")
         with pytest.raises(EdgebuildError, match=r"'drop' \(Dropout\).*result 2, 'm', is not supported"):
             read_model(tmp_path / "model.onnx")
 
@@ -192,14 +192,14 @@ def test_dropout_is_the_identity_where_nothing_drops(ratio: float, training: boo
     ]
     x, y = (helper.make_tensor_value_info(n, FLOAT, (2, 3)) for n in "xy")
     stored.append(numpy_helper.from_array(np.full((2, 3), 7, np.float32), "c"))
-    made = helper.make_model(helper.make_graph(nodes, "drop", [x], [y], stored), ir_version=8,
+    proto = helper.make_model(helper.make_graph(nodes, "drop", [x], [y], stored), ir_version=8,
                              opset_imports=[helper.make_opsetid("", 13)])  # fmt: skip
-    onnx.save(made, tmp_path / "m.onnx")
+    onnx.save(proto, tmp_path / "m.onnx")
     if training and ratio:
         with pytest.raises(EdgebuildError, match=r"'one' and 1 more \(Dropout\): error: training_mode is true"):
             read_model(tmp_path / "m.onnx")
         return
     fed = np.arange(6, dtype=np.float32).reshape(2, 3)
     read = read_model(tmp_path / "m.onnx")
-    np.testing.assert_array_equal(ops.run(read, fed)[read.outputs[0]], onnxruntime_outputs(made, [fed])[0])
+    np.testing.assert_array_equal(ops.run(read, fed)[read.outputs[0]], onnxruntime_outputs(proto, [fed])[0])
     np.testing.assert_array_equal(ops.run(read, fed)[read.outputs[0]], fed)

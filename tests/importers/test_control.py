@@ -33,12 +33,12 @@ def body(nodes: list[Any], inputs: list[Any], outputs: list[Any], **constants: A
 
 def model(nodes: list[Any], shape: tuple[int, ...], outputs: tuple[str, ...] = ("y",), **constants: Any) -> bytes:
     graph = body(nodes, [value("x", FLOAT, shape)], [value(name) for name in outputs], **constants)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    made = shape_inference.infer_shapes(made)
-    for output in made.graph.output:
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    proto = shape_inference.infer_shapes(proto)
+    for output in proto.graph.output:
         if not output.type.tensor_type.HasField("shape"):  # a loop's, which are matrices here
             output.CopyFrom(value(output.name, FLOAT, [None, None]))
-    return bytes(made.SerializeToString())
+    return bytes(proto.SerializeToString())
 
 
 def branch(tag: str, *operators: str) -> onnx.GraphProto:

@@ -36,8 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
 BOXES = 60
 
 
-def model(changes: dict[str, Any], background: int = 1, boxes: int = BOXES, told: bool = True) -> bytes:
-    """`told`: the file says which shapes the results have."""
+def model(changes: dict[str, Any], background: int = 1, boxes: int = BOXES, shaped: bool = True) -> bytes:
+    """`shaped`: the file says which shapes the results have."""
     options, f, rng = OPTIONS | changes, Draft(choice(0)), np.random.default_rng(5)
     most = options["max_detections"]
     anchors = np.concatenate([rng.uniform(0, 1, (boxes, 2)), rng.uniform(0.1, 0.6, (boxes, 2))], axis=1)
@@ -46,7 +46,7 @@ def model(changes: dict[str, Any], background: int = 1, boxes: int = BOXES, told
         f.input((1, boxes, options["num_classes"] + background), None, "float32"),
     ]
     operands = [*x, f.tensor("anchors", anchors.shape, "float32", None, anchors.astype(np.float32))]
-    shapes = ((1, most, 4), (1, most), (1, most), (1,)) if told else ((),) * 4
+    shapes = ((1, most, 4), (1, most), (1, most), (1,)) if shaped else ((),) * 4
     results = [f.tensor(f"y{i}", shape, "float32") for i, shape in enumerate(shapes)]
     f.operator(NAME, operands, results, bytes(flexbuffers.Dumps(options)))
     return f.pack(x, results)
@@ -69,16 +69,16 @@ def test_equals_tflm(name: str, background: int, tmp_path: Path) -> None:
     graph, folder = read_tflite(data, "ssd.tflite"), tmp_path / "c"
     folder.mkdir()
     (compiled,) = run_on_host([graph], [vectors], folder)
-    for vector, want, made in zip(vectors, expected, compiled, strict=True):
+    for vector, want, from_c in zip(vectors, expected, compiled, strict=True):
         values = ops.run(graph, *vector)
         count = int(want[3][0])
         for output, y in enumerate(want):
-            found = values[graph.outputs[output]]
+            have = values[graph.outputs[output]]
             np.testing.assert_array_equal(
-                found.reshape(y.shape)[..., :count, :] if output == 0 else found.ravel()[:count],
+                have.reshape(y.shape)[..., :count, :] if output == 0 else have.ravel()[:count],
                 y[..., :count, :] if output == 0 else y.ravel()[:count],
             )
-            np.testing.assert_array_equal(made[output].ravel(), found.ravel())
+            np.testing.assert_array_equal(from_c[output].ravel(), have.ravel())
     assert name == "no box is good enough" or any(want[3][0] > 1 for want in expected) or "overlap" in name
 
 
@@ -91,12 +91,12 @@ def test_tflm_does_not_judge_where_it_writes_behind_its_buffers(most: int, tmp_p
 
 
 def test_results_without_shapes_get_those_of_the_operator() -> None:
-    graph = read_tflite(model({}, told=False), "ssd.tflite")
+    graph = read_tflite(model({}, shaped=False), "ssd.tflite")
     assert [graph.tensors[name].shape for name in graph.outputs] == [(1, 10, 4), (1, 10), (1, 10), ()]
 
 
 @pytest.mark.parametrize(
-    ("changes", "background", "said"),
+    ("changes", "background", "message"),
     [
         ({"max_classes_per_detection": 2}, 1, "max_classes_per_detection 2"),
         ({"nms_iou_threshold": 0.0}, 1, "a threshold of 0"),
@@ -105,9 +105,9 @@ def test_results_without_shapes_get_those_of_the_operator() -> None:
         ({"max_detections": 0}, 1, "0 detections"),
     ],
 )
-def test_what_is_refused_says_why(changes: dict[str, Any], background: int, said: str) -> None:
-    with pytest.raises(EdgebuildError, match=said):
-        read_tflite(model(changes, background, told=bool(changes.get("max_detections", 1))), "ssd.tflite")
+def test_what_is_refused_says_why(changes: dict[str, Any], background: int, message: str) -> None:
+    with pytest.raises(EdgebuildError, match=message):
+        read_tflite(model(changes, background, shaped=bool(changes.get("max_detections", 1))), "ssd.tflite")
 
 
 def test_damaged_options_are_told() -> None:

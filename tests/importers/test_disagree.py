@@ -41,21 +41,21 @@ def test_a_bias_of_another_length_than_the_channels(length: int, group: int, tmp
 @pytest.mark.parametrize("keep", [-1, 2, 1 << 40])
 def test_keepdims_that_tools_read_in_two_ways(kind: str, keep: int, tmp_path: Path) -> None:
     where = {"axis": 1} if kind == "ArgMax" else {"axes": [1]}
-    made = model(kind, [], (1, 3, 4), keepdims=keep, **where)
+    proto = model(kind, [], (1, 3, 4), keepdims=keep, **where)
     if kind == "ArgMax":
-        made.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
-    onnx.save(made, tmp_path / "m.onnx")
+        proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    onnx.save(proto, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match=f"keepdims {keep}"):
         read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
-@pytest.mark.parametrize("said", [[5, 5], [1, 1], [3, 1]])
-def test_a_window_of_another_size_than_the_weights(kind: str, said: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("window", [[5, 5], [1, 1], [3, 1]])
+def test_a_window_of_another_size_than_the_weights(kind: str, window: list[int], tmp_path: Path) -> None:
     """The checker sees it only where the shape of the result is told."""
-    made = model(kind, [np.ones((6, 6, 3, 3), np.float32)], (1, 6, 8, 8), kernel_shape=said)
-    del made.graph.output[0].type.tensor_type.shape.dim[:]
-    made.graph.output[0].type.tensor_type.shape.dim.extend([onnx.TensorShapeProto.Dimension() for _ in range(4)])
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model(kind, [np.ones((6, 6, 3, 3), np.float32)], (1, 6, 8, 8), kernel_shape=window)
+    del proto.graph.output[0].type.tensor_type.shape.dim[:]
+    proto.graph.output[0].type.tensor_type.shape.dim.extend([onnx.TensorShapeProto.Dimension() for _ in range(4)])
+    onnx.save(proto, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="kernel_shape"):
         read_model(tmp_path / "m.onnx")

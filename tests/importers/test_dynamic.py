@@ -57,10 +57,10 @@ def cells(weights: QuantType, per_channel: bool) -> onnx.ModelProto:
 
 def dynamic(model: onnx.ModelProto, weights: QuantType, per_channel: bool) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "given.onnx"), Path(folder, "made.onnx")
+        given, quantised = Path(folder, "given.onnx"), Path(folder, "made.onnx")
         onnx.save(model, given)
-        quantize_dynamic(given, made, weight_type=weights, per_channel=per_channel)
-        return onnx.load(made)
+        quantize_dynamic(given, quantised, weight_type=weights, per_channel=per_channel)
+        return onnx.load(quantised)
 
 
 def fused(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -82,8 +82,8 @@ NETWORKS: dict[str, Callable[[QuantType, bool], onnx.ModelProto]] = {
 
 def agrees(model: onnx.ModelProto, folder: Path) -> None:
     onnx.save(model, folder / "model.onnx")
-    made = compile_model(model_request(folder / "model.onnx", "model", "host", {}))
-    result = verify(folder / "model.onnx", load_target("host"), made)
+    artifacts = compile_model(model_request(folder / "model.onnx", "model", "host", {}))
+    result = verify(folder / "model.onnx", load_target("host"), artifacts)
     assert result["equal"], result
 
 

@@ -29,7 +29,7 @@ KERAS = not exporting.missing("keras")
 
 
 def target(name: str) -> Change:
-    return lambda made: node(made).update(target=name)
+    return lambda program: node(program).update(target=name)
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {
@@ -116,8 +116,8 @@ def test_a_keras_network_is_layers_that_compute(case: str, tmp_path: Path) -> No
 
 def test_a_copy_has_layers_and_weights_alone(tmp_path: Path) -> None:
     given = {**NETWORK, "compile_config": {"optimizer": {"module": "os", "class_name": "system"}}}
-    made = keras.admitted(saved(given, tmp_path / "m.keras", (("assets/words.txt", b"x"),)), "m.keras")
-    with zipfile.ZipFile(io.BytesIO(made)) as parts:
+    copied = keras.admitted(saved(given, tmp_path / "m.keras", (("assets/words.txt", b"x"),)), "m.keras")
+    with zipfile.ZipFile(io.BytesIO(copied)) as parts:
         assert parts.namelist() == ["metadata.json", "config.json", "model.weights.h5"]
         assert json.loads(parts.read("config.json")) == NETWORK and parts.read("model.weights.h5") == b"weights"
 
@@ -225,8 +225,8 @@ def test_an_archive_that_would_run_code_runs_none(tmp_path: Path) -> None:
     from tests.graphs.pt2_models import program
 
     evil = {"data/sample_inputs/model.pt": pickle.dumps(Evil()), "data/aotinductor/model/a.so": b"\x7fELF"}
-    made, weights = program("linear", [("float32", (2, 2, 3))])
-    (tmp_path / "m.pt2").write_bytes(archive(made, weights, more=evil))
+    document, weights = program("linear", [("float32", (2, 2, 3))])
+    (tmp_path / "m.pt2").write_bytes(archive(document, weights, more=evil))
     assert float_model(tmp_path / "m.pt2").graph.node and not (tmp_path / "ran").exists()
 
 

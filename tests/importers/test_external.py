@@ -132,17 +132,17 @@ def test_many_tensors_on_the_same_bytes_are_no_bomb(folder: Path) -> None:
 
 def functions(levels: int, width: int, last: str = "Neg") -> onnx.ModelProto:
     """A model of one call, of a function that calls the next one `width` times, at each level."""
-    made = []
+    nested = []
     for level in range(levels):
         kind, domain = (last, "m" if last != "Neg" else "") if level == 0 else (f"F{level - 1}", "m")
         nodes = [helper.make_node(kind, [f"b{i}"], [f"b{i + 1}"], domain=domain) for i in range(width)]
         sets = [helper.make_opsetid("", 17), helper.make_opsetid("m", 1)]
-        made.append(helper.make_function("m", f"F{level}", ["b0"], [f"b{width}"], nodes, sets))
+        nested.append(helper.make_function("m", f"F{level}", ["b0"], [f"b{width}"], nodes, sets))
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (4,)) for n in "xy"]
     call = helper.make_node(f"F{levels - 1}", ["x"], ["y"], domain="m")
     sets = [helper.make_opsetid("", 17), helper.make_opsetid("m", 1)]
     graph = helper.make_graph([call], "g", ports[:1], ports[1:])
-    return helper.make_model(graph, functions=made, opset_imports=sets, ir_version=8)
+    return helper.make_model(graph, functions=nested, opset_imports=sets, ir_version=8)
 
 
 def test_functions_are_counted_before_they_are_inlined(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def weights(*shape: int) -> np.ndarray:
     return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
 
-def made(
+def proto(
     nodes: list[Any], x: tuple[int, ...], opset: int = 17, kind: int = FLOAT, result: int = FLOAT, **constants: Any
 ) -> onnx.ModelProto:
     """A model of these nodes from `x` to `y`, whose shape is inferred."""
@@ -55,7 +55,7 @@ def network(opset: int = 17) -> onnx.ModelProto:
         helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], "dense", transB=1),
     ]
     parameters = {"w0": weights(8, 3, 3, 3), "b0": weights(8), "w1": weights(6, 4, 2, 2)}
-    return made(nodes, (1, 3, 8, 8), opset, **parameters, w2=weights(5, 6), b2=weights(5))
+    return proto(nodes, (1, 3, 8, 8), opset, **parameters, w2=weights(5, 6), b2=weights(5))
 
 
 def quantised(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
@@ -79,7 +79,7 @@ def spread() -> onnx.ModelProto:
     node = helper.make_node(
         "ConvTranspose", ["x", "w", "b"], ["y"], strides=[2, 2], pads=[1, 0, 1, 0], output_padding=[1, 1]
     )
-    return made([node], (1, 4, 5, 6), w=weights(4, 3, 3, 3), b=weights(3))
+    return proto([node], (1, 4, 5, 6), w=weights(4, 3, 3, 3), b=weights(3))
 
 
 def line() -> onnx.ModelProto:
@@ -88,7 +88,7 @@ def line() -> onnx.ModelProto:
         helper.make_node("Relu", ["c"], ["r"]),
         helper.make_node("Conv", ["r", "v"], ["y"], dilations=[2]),
     ]
-    return made(nodes, (1, 4, 20), w=weights(6, 4, 4), b=weights(6), v=weights(3, 6, 3))
+    return proto(nodes, (1, 4, 20), w=weights(6, 4, 4), b=weights(6), v=weights(3, 6, 3))
 
 
 def attention() -> onnx.ModelProto:
@@ -98,13 +98,13 @@ def attention() -> onnx.ModelProto:
         helper.make_node("Softmax", ["s"], ["p"], axis=-1),
         helper.make_node("MatMul", ["p", "x"], ["y"]),
     ]
-    return made(nodes, (1, 5, 8))
+    return proto(nodes, (1, 5, 8))
 
 
 def function() -> onnx.ModelProto:
     body = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
                                 [helper.make_opsetid("", 17)])  # fmt: skip
-    model = made([helper.make_node("Add", ["x", "x"], ["t"]), helper.make_node("Relu", ["t"], ["y"])], (1, 4))
+    model = proto([helper.make_node("Add", ["x", "x"], ["t"]), helper.make_node("Relu", ["t"], ["y"])], (1, 4))
     model.graph.node[0].CopyFrom(helper.make_node("Twice", ["x"], ["t"], domain="own"))
     model.functions.append(body)
     model.opset_import.append(helper.make_opsetid("own", 1))
@@ -141,7 +141,7 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "qoperator int8": with_types(I8, I8, quant_format=QuantFormat.QOperator, per_channel=True),
     "qoperator uint8": with_types(U8, U8, quant_format=QuantFormat.QOperator),
     "transpose convolution": spread,
-    "transpose convolution, groups, 1-D": lambda: made(
+    "transpose convolution, groups, 1-D": lambda: proto(
         [helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[3], output_shape=[15], group=2)],
         (1, 4, 5),
         w=weights(4, 2, 4),
@@ -151,69 +151,69 @@ FORMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "1-D int8": lambda: quantised(line(), per_channel=True),
     "products of activations": attention,
     "products of activations int8": lambda: quantised(attention()),
-    "gemm with factors": lambda: made(
+    "gemm with factors": lambda: proto(
         [helper.make_node("Gemm", ["x", "w", "b"], ["y"], alpha=0.5, beta=2.0)], (1, 6), w=weights(6, 4), b=weights(4)
     ),
-    "integer matmul": lambda: made(
+    "integer matmul": lambda: proto(
         [helper.make_node("MatMulInteger", ["x", "w", "xz", "wz"], ["y"])], (1, 10), kind=UINT8, result=INT32,
         w=RNG.integers(0, 255, (10, 4)).astype(np.uint8), xz=np.uint8(7), wz=np.uint8(120),
     ),
-    "integer convolution": lambda: made(
+    "integer convolution": lambda: proto(
         [helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1, 1, 1, 1])], (1, 2, 5, 5), kind=UINT8,
         result=INT32, w=RNG.integers(-100, 100, (3, 2, 3, 3)).astype(np.int8), xz=np.uint8(7),
     ),
-    "float16 weights": lambda: made(
+    "float16 weights": lambda: proto(
         [helper.make_node("Cast", ["h"], ["w"], to=FLOAT), helper.make_node("Conv", ["x", "w"], ["y"])], (1, 3, 8, 8),
         h=weights(4, 3, 3, 3).astype(np.float16),
     ),
-    "weights only": lambda: made(
+    "weights only": lambda: proto(
         [helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0), helper.make_node("Conv", ["x", "w"], ["y"])],
         (1, 3, 8, 8), q=RNG.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8),
         s=np.array([0.1, 0.2, 0.01, 0.03], np.float32),
     ),
     "function": function,
-    "double precision": lambda: made(
+    "double precision": lambda: proto(
         [helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE), helper.make_node("Mul", ["d", "f"], ["m"]),
          helper.make_node("Exp", ["m"], ["e"]), helper.make_node("Cast", ["e"], ["y"], to=FLOAT)], (1, 3, 4),
         f=np.array([0.1, 0.2, 1 / 3, 0.4], np.float64),
     ),
-    "local response normalisation": lambda: made(
+    "local response normalisation": lambda: proto(
         [helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 1, 1], pads=[1, 0, 0, 1, 0, 0])],
         (1, 1, 6, 2, 3),
     ),
-    "padding in five dimensions": lambda: made(
+    "padding in five dimensions": lambda: proto(
         [helper.make_node("Pad", ["x", "p", "v"], ["y"])], (1, 2, 3, 2, 2), p=np.array([0, 0, 1, 0, 0, 0, 0, 2, 0, 0]),
         v=np.float32(0.5),
     ),
-    "mean of numbers without dimensions": lambda: made(
+    "mean of numbers without dimensions": lambda: proto(
         [helper.make_node("Mean", ["a", "b", "x"], ["y"])], (), a=np.float32(1), b=np.float32(4)
     ),
-    "reduction of nothing": lambda: made(
+    "reduction of nothing": lambda: proto(
         [helper.make_node("ReduceL2", ["x"], ["y"], noop_with_empty_axes=1)], (2, 3), opset=18
     ),
-    "padding of what is left of a cut": lambda: made(
+    "padding of what is left of a cut": lambda: proto(
         [helper.make_node("Pad", ["x", "p"], ["y"], mode="wrap")], (1, 5), opset=19, p=np.array([0, 2, 0, -3]),
     ),
-    "padding by a number that is no step": lambda: made(
+    "padding by a number that is no step": lambda: proto(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
          helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]), helper.make_node("Pad", ["d", "p", "v"], ["r"]),
          helper.make_node("QuantizeLinear", ["r", "t", "z"], ["e"]),
          helper.make_node("DequantizeLinear", ["e", "t", "z"], ["y"])], (1, 2, 4, 5),
         p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.1), t=np.float32(0.01), z=np.int8(0), v=np.float32(-0.35),
     ),
-    "padding by bytes": lambda: made(
+    "padding by bytes": lambda: proto(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Pad", ["q", "p", "v"], ["r"]),
          helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),
         p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.03), z=np.uint8(120), v=np.uint8(95),
     ),
-    "padding of 16 bits": lambda: made(
+    "padding of 16 bits": lambda: proto(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
          helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]), helper.make_node("Pad", ["d", "p", "v"], ["r"]),
          helper.make_node("QuantizeLinear", ["r", "s", "z"], ["t"]),
          helper.make_node("DequantizeLinear", ["t", "s", "z"], ["y"])], (1, 2, 4, 5), opset=21,
         p=np.array([0, 0, 1, 0, 0, 0, 0, 2]), s=np.float32(0.001), z=np.int16(0), v=np.float32(1.5),
     ),
-    "quantised image, by lines": lambda: made(
+    "quantised image, by lines": lambda: proto(
         [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
          helper.make_node("Resize", ["q", "", "f"], ["r"], mode="linear"),
          helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])], (1, 2, 4, 5),
@@ -279,7 +279,7 @@ def recurrent(kind: str, gates: int, **attributes: Any) -> onnx.ModelProto:
     constants |= {"r": RNG.standard_normal((ways, gates * hidden, hidden)), "h": RNG.standard_normal((ways, 1, hidden))}
     cell = {"c": RNG.standard_normal((ways, 1, hidden))} if kind == "LSTM" else {}
     node = helper.make_node(kind, ["x", "w", "r", "b", "", "h", *cell], ["y"], hidden_size=hidden, **attributes)
-    return made([node], (4, 1, features), **{n: v.astype(np.float32) for n, v in (constants | cell).items()})
+    return proto([node], (4, 1, features), **{n: v.astype(np.float32) for n, v in (constants | cell).items()})
 
 
 def reshaped(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -304,19 +304,19 @@ def reshaped(model: onnx.ModelProto) -> onnx.ModelProto:
 def product(equation: str, *shapes: tuple[int, ...]) -> onnx.ModelProto:
     """An Einsum; all operands but the first are constants."""
     constants = {f"w{i}": RNG.standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes[1:])}
-    return made([helper.make_node("Einsum", ["x", *constants], ["y"], equation=equation)], shapes[0], **constants)
+    return proto([helper.make_node("Einsum", ["x", *constants], ["y"], equation=equation)], shapes[0], **constants)
 
 
 def weighed(first: tuple[int, ...], second: tuple[int, ...]) -> onnx.ModelProto:
     """A constant times what is computed, by the rules of numpy's matmul."""
     constant = RNG.standard_normal(first).astype(np.float32)
-    return made([helper.make_node("MatMul", ["w", "x"], ["y"])], second, w=constant)
+    return proto([helper.make_node("MatMul", ["w", "x"], ["y"])], second, w=constant)
 
 
 def running(axis: int, **attributes: int) -> onnx.ModelProto:
     """A CumSum whose axis is a Constant node."""
     where = helper.make_node("Constant", [], ["axis"], value=numpy_helper.from_array(np.array(axis, np.int64)))
-    return made([where, helper.make_node("CumSum", ["x", "axis"], ["y"], **attributes)], (3, 4, 5))
+    return proto([where, helper.make_node("CumSum", ["x", "axis"], ["y"], **attributes)], (3, 4, 5))
 
 
 SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
@@ -352,7 +352,7 @@ def between(operator: str, shape: tuple[int, ...], **attributes: Any) -> onnx.Mo
     nodes = [helper.make_node(o, [a, "scale", "zero"][: 1 if o == "Sin" else 3], [b]) for o, a, b in form]
     nodes.append(helper.make_node(operator, ["d", *second], ["f"], **attributes))
     nodes += [helper.make_node("QuantizeLinear", ["f", "scale", "zero"], ["g"])]
-    return made([*nodes, helper.make_node("DequantizeLinear", ["g", "scale", "zero"], ["y"])], shape, **constants)
+    return proto([*nodes, helper.make_node("DequantizeLinear", ["g", "scale", "zero"], ["y"])], shape, **constants)
 
 
 @pytest.mark.needs("gcc")
@@ -387,7 +387,7 @@ def moved_before(kind: str) -> onnx.ModelProto:
         helper.make_node("DequantizeLinear", ["m", "scale", "zero"], ["d"]),
         helper.make_node("Relu", ["d"], ["y"]),
     ]
-    return made(nodes, shape, kind=elements, **constants)
+    return proto(nodes, shape, kind=elements, **constants)
 
 
 @pytest.mark.needs("gcc")
@@ -405,7 +405,7 @@ def test_constants_that_a_body_with_a_loop_would_compute(tmp_path: Path) -> None
         helper.make_node("LayerNormalization", ["m", "scale"], ["y"]),
     ]
     numbers = {name: np.array(n, np.int64) for name, n in (("first", 5), ("past", 0), ("step", -2))}
-    onnx.save(made(nodes, (2, 7, 4), scale=np.ones(4, np.float32), **numbers), tmp_path / "m.onnx")
+    onnx.save(proto(nodes, (2, 7, 4), scale=np.ones(4, np.float32), **numbers), tmp_path / "m.onnx")
     assert verified(tmp_path / "m.onnx")["equal"]
 
 

@@ -116,13 +116,13 @@ def model(case: Case, opset: int, outputs: int = 1) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def check(made: onnx.ModelProto, folder: Path) -> None:
-    onnx.save(made, folder / "m.onnx")
+def check(proto: onnx.ModelProto, folder: Path) -> None:
+    onnx.save(proto, folder / "m.onnx")
     graph = read_model(folder / "m.onnx")
-    shape = [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim]
+    shape = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(0).normal(0, 2, shape).astype(np.float32)
     values = ops.run(graph, x)
-    for name, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+    for name, want in zip(graph.outputs, onnxruntime_outputs(proto, [x]), strict=True):
         np.testing.assert_allclose(values[name], want, rtol=1e-4, atol=1e-5)
 
 
@@ -163,28 +163,28 @@ def embedding(kinds: bool, places: bool) -> onnx.ModelProto:
 @pytest.mark.parametrize("kinds", [False, True])
 @pytest.mark.parametrize("places", [False, True])
 def test_embeddings(kinds: bool, places: bool, tmp_path: Path) -> None:
-    made = embedding(kinds, places)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = embedding(kinds, places)
+    onnx.save(proto, tmp_path / "m.onnx")
     graph, x = read_model(tmp_path / "m.onnx"), np.random.default_rng(1).integers(0, 20, (2, 5)).astype(np.int32)
     values = ops.run(graph, x)
-    for name, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+    for name, want in zip(graph.outputs, onnxruntime_outputs(proto, [x]), strict=True):
         np.testing.assert_allclose(values[name], want, rtol=1e-4, atol=1e-5)
 
 
 def test_nodes_in_any_order(tmp_path: Path) -> None:
     """onnxruntime's converter to float16 writes casts at the end of the list."""
-    made = embedding(True, True)
-    made.graph.node.add().CopyFrom(helper.make_node("Identity", ["y"], ["z"]))
-    made.graph.output[0].name = "z"
-    nodes = [*made.graph.node][::-1]
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = embedding(True, True)
+    proto.graph.node.add().CopyFrom(helper.make_node("Identity", ["y"], ["z"]))
+    proto.graph.output[0].name = "z"
+    nodes = [*proto.graph.node][::-1]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    onnx.save(proto, tmp_path / "m.onnx")
     assert read_model(tmp_path / "m.onnx").outputs == ("z", "sum")
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("product", {"transBatchA": 1}, "transBatchA"),
         ("convolution", {"activation": "Gelu"}, "activation Gelu"),
@@ -193,32 +193,32 @@ def test_nodes_in_any_order(tmp_path: Path) -> None:
         ("attention", {"do_rotary": 1}, "do_rotary"),
     ],
 )
-def test_what_is_refused_says_why(name: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_is_refused_says_why(name: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     operator, shape, constants, attributes = CASES[name]
     onnx.save(model((operator, shape, constants, attributes | changes), 17), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(
-    ("operator", "constants", "said"),
+    ("operator", "constants", "message"),
     [
         ("Attention", [numbers(8, 24), numbers(24), np.array([4], np.int32)], "operand mask_index"),
         ("MultiHeadAttention", [], "no operand key"),
     ],
 )
 def test_attention_with_other_operands_is_refused(
-    operator: str, constants: list[Array], said: str, tmp_path: Path
+    operator: str, constants: list[Array], message: str, tmp_path: Path
 ) -> None:
     onnx.save(model((operator, (1, 5, 8), constants, {"num_heads": 2}), 17), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("name", ["attention", "heads"])
 def test_attention_with_more_results_is_refused(name: str, tmp_path: Path) -> None:
-    made = model(CASES[name], 17)
-    made.graph.node[0].output.append("present")
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model(CASES[name], 17)
+    proto.graph.node[0].output.append("present")
+    onnx.save(proto, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="result 'present'"):
         read_model(tmp_path / "m.onnx")

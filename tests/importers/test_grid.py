@@ -31,11 +31,11 @@ def sampled(size: tuple[int, ...], constant: str) -> onnx.ModelProto:
     ))  # fmt: skip
 
 
-def transformer(sides: tuple[int, ...], known: bool) -> onnx.ModelProto:
+def transformer(sides: tuple[int, ...], constant: bool) -> onnx.ModelProto:
     """Spatial transformers of one image, by matrices that are computed or constant."""
     net, rank = Net("n{number}", 20), len(sides)
     shape = (1, rank, rank + 1)
-    theta = net.value(net.rng.normal(0, 1, shape)) if known else net.input("t", shape)
+    theta = net.value(net.rng.normal(0, 1, shape)) if constant else net.input("t", shape)
     size = net.value([1, 2, *sides], np.int64)
     grids = [net.op("AffineGrid", theta, size, align_corners=corners) for corners in (0, 1)]
     x = net.input("x", (1, 2, *sides)) if rank == 2 else ""

@@ -347,9 +347,9 @@ def test_a_warning_names_inputs_of_unknown_sign(name: str, tmp_path: Path, capsy
     """It says what they are taken for, and what states it; of inputs that a node quantises there is none."""
     file = tmp_path / "model.onnx"
     onnx.save(NETWORKS[name](), file)
-    graph, said = prepare(file), capsys.readouterr().err
-    assert re.findall(r"model\.onnx: warning: input '(\w)' is taken for uint8", said) == UNSAID[name]
-    assert re.findall(r"put QuantizeLinear and DequantizeLinear behind '(\w)'", said) == UNSAID[name]
+    graph, errors = prepare(file), capsys.readouterr().err
+    assert re.findall(r"model\.onnx: warning: input '(\w)' is taken for uint8", errors) == UNSAID[name]
+    assert re.findall(r"put QuantizeLinear and DequantizeLinear behind '(\w)'", errors) == UNSAID[name]
     zeros = [t.quant.zero_point for n in graph.inputs if (t := graph.tensors[n]).quant is not None]
     assert zeros == [(0,) if name == "signed input" else (-128,)] * len(graph.inputs)
 

@@ -91,8 +91,8 @@ def test_equals_the_definition(name: str, tmp_path: Path) -> None:
         shapes = [graph.tensors[n].shape for n in graph.inputs]
         marks = np.concatenate([rng.uniform(0, 7, (1, 8, 1)), rng.uniform(0, 9, (1, 8, 2))], axis=2)
         vectors.append([marks.astype(np.float32), *(rng.normal(0, 2, s).astype(np.float32) for s in shapes[1:])])
-    (made,) = run_on_host([graph], [vectors], tmp_path)
-    for (marks, image, points), (matrix, part, moved) in zip(vectors, made, strict=True):
+    (from_c,) = run_on_host([graph], [vectors], tmp_path)
+    for (marks, image, points), (matrix, part, moved) in zip(vectors, from_c, strict=True):
         want = matrix_of(marks, options)
         np.testing.assert_allclose(matrix.reshape(4, 4), want, atol=2e-5)
         size = options["output_height"], options["output_width"]

@@ -88,8 +88,8 @@ def only(judge: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteRT is installed, or seems not to be."""
     if judge is not None:
         pytest.importorskip(judge)
-    found, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else found(name, *at))
+    find, hidden = importlib.util.find_spec, {"ai_edge_litert"} - {judge}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *at: None if name in hidden else find(name, *at))
 
 
 @pytest.mark.parametrize("judge", ["ai_edge_litert", None])
@@ -125,12 +125,12 @@ def test_the_judge_of_what_tflm_cannot_run(
         assert capsys.readouterr().err.count("so LiteRT judges") == 1
 
 
-def branches(known: bool | None = None, integer: bool = False) -> bytes:
+def branches(constant: bool | None = None, integer: bool = False) -> bytes:
     """The absolute value of an input or a sum, by an input or a known condition."""
     graph, yes, no = File(), File(), File()
     yes.buffers = no.buffers = graph.buffers
     kind, q = ("int8", Quant((0.05,), (3,))) if integer else ("float32", None)
-    data = None if known is None else np.array([known])
+    data = None if constant is None else np.array([constant])
     condition, x = graph.tensor("condition", (1,), "bool", None, data), graph.tensor("x", (1, 6), kind, q)
     for inner, operator in ((yes, "RELU"), (no, "ADD")):
         values = [inner.tensor(name, (1, 6), kind, q) for name in ("given", "found")]
@@ -139,21 +139,21 @@ def branches(known: bool | None = None, integer: bool = False) -> bytes:
     y, options = graph.tensor("y", (1, 6), kind, q), schema.IfOptionsT()
     options.thenSubgraphIndex, options.elseSubgraphIndex = 1, 2
     graph.operator("IF", [condition, x], [y], options)
-    return packed(graph, [condition, x] if known is None else [x], [y], [(yes, [0], [1]), (no, [0], [1])])
+    return packed(graph, [condition, x] if constant is None else [x], [y], [(yes, [0], [1]), (no, [0], [1])])
 
 
 @pytest.mark.parametrize("integer", [False, True])
-@pytest.mark.parametrize("known", [None, True, False])
-def test_branches(known: bool | None, integer: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("constant", [None, True, False])
+def test_branches(constant: bool | None, integer: bool, tmp_path: Path) -> None:
     """Both are computed where the condition is; a branch that is never taken is not there."""
-    data, rng = branches(known, integer), np.random.default_rng(1)
+    data, rng = branches(constant, integer), np.random.default_rng(1)
     x = rng.integers(-60, 60, (1, 6)).astype(np.int8) if integer else rng.normal(0, 9, (1, 6)).astype(np.float32)
-    vectors = [[x]] if known is not None else [[np.array([c]), x] for c in (True, False)]
+    vectors = [[x]] if constant is not None else [[np.array([c]), x] for c in (True, False)]
     (tmp_path / "if.tflite").write_bytes(data)
     graph = read_model(tmp_path / "if.tflite")
     for vector, want in zip(vectors, interpreted([data], [vectors], tmp_path)[0], strict=True):
         np.testing.assert_array_equal(ops.run(graph, *vector)[graph.outputs[0]], want[0])
-    assert known is None or {op.kind for op in graph.ops} <= {"clamp" if known else "add", "reshape"}
+    assert constant is None or {op.kind for op in graph.ops} <= {"clamp" if constant else "add", "reshape"}
 
 
 @pytest.mark.parametrize(("turns", "step", "text"), [(None, 1, "computed by the graph"), (4, 0, "more than 256 turns")])
@@ -322,8 +322,8 @@ def test_the_batch_of_an_open_file_is_that_of_the_operands(tmp_path: Path) -> No
     for unsized in (False, True):
         files.append(tmp_path / f"{unsized}.tflite")
         files[-1].write_bytes(dilated(unsized))
-    known, unsized_one = (read_model(file) for file in files)
-    assert known.ops == unsized_one.ops
+    sized, unsized_one = (read_model(file) for file in files)
+    assert sized.ops == unsized_one.ops
 
 
 def test_a_slice_of_nothing_joins_nothing(tmp_path: Path) -> None:

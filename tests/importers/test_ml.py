@@ -52,14 +52,14 @@ CASES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
     operator, elements, result, attributes = CASES[name]
-    made = model(operator, elements, result, **attributes)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model(operator, elements, result, **attributes)
+    onnx.save(proto, tmp_path / "m.onnx")
     graph, rng = canonicalize(read_model(tmp_path / "m.onnx")), np.random.default_rng(7)
     for _ in range(5):
         x = rng.integers(-6, 12, SHAPE) if elements == INT else rng.normal(size=SHAPE).astype(np.float32)
         if elements == FLOAT:
             x[0, 0], x[2, 3] = 0.25, np.nan if operator == "Imputer" else -0.25
-        mine, theirs = ops.run(graph, x)[graph.outputs[0]], onnxruntime_outputs(made, [x])[0]
+        mine, theirs = ops.run(graph, x)[graph.outputs[0]], onnxruntime_outputs(proto, [x])[0]
         np.testing.assert_array_equal(mine, theirs)
         np.testing.assert_array_equal(np.signbit(mine), np.signbit(theirs))  # the default is -0
 
@@ -74,32 +74,32 @@ def test_columns_beside_each_other(elements: int, tmp_path: Path) -> None:
     ports = [helper.make_tensor_value_info(n, elements, s) for n, s in zip(names, shapes, strict=True)]
     graph = helper.make_graph([node], "ml", ports, [helper.make_tensor_value_info("y", FLOAT, (4, 10))])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(proto, tmp_path / "m.onnx")
     values = [np.random.default_rng(7).integers(-9, 9, s) for s in shapes]
     values = [x if elements == INT else x.astype(np.float32) for x in values]
     mine = ops.run(canonicalize(read_model(tmp_path / "m.onnx")), *values)
-    np.testing.assert_array_equal(mine["y"], onnxruntime_outputs(made, values)[0])
+    np.testing.assert_array_equal(mine["y"], onnxruntime_outputs(proto, values)[0])
 
 
 def test_categories_that_are_words_are_refused(tmp_path: Path) -> None:
-    made = model("OneHotEncoder", INT, FLOAT, cats_strings=["a", "b"])
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model("OneHotEncoder", INT, FLOAT, cats_strings=["a", "b"])
+    onnx.save(proto, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="words"):
         read_model(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("attributes", "message"),
     [
         ({"keys_int64s": [4], "values_strings": ["a"]}, "words"),
         ({"keys_int64s": [0, 1 << 20], "values_int64s": [1, 2]}, "between"),
         ({"keys_floats": [0.5], "values_int64s": [1]}, "whole numbers"),
     ],
 )
-def test_what_is_refused_says_why(attributes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_is_refused_says_why(attributes: dict[str, Any], message: str, tmp_path: Path) -> None:
     kind = FLOAT if "keys_floats" in attributes else INT
     result = TensorProto.STRING if "values_strings" in attributes else INT
     onnx.save(model("LabelEncoder", kind, result, **attributes), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")

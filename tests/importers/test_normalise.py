@@ -71,10 +71,10 @@ def test_normalisation_far_from_zero(name: str, tmp_path: Path) -> None:
     stored = {"scale": scale, "offset": np.ascontiguousarray(offset)} if shape else {}
     save(tmp_path / "m.onnx", operator, SHAPE, stored, attributes)
     x = drawn(*SHAPE) + np.float32(FAR)
-    told = run(tmp_path / "m.onnx", x)
+    report = run(tmp_path / "m.onnx", x)
     wanted = exact(x, name, scale, offset).ravel()
-    assert np.abs(np.array(told["output"]) - wanted).max() < 1e-3
-    assert told["equal"] or operator == "GroupNormalization"  # of which onnxruntime computes the standard's body
+    assert np.abs(np.array(report["output"]) - wanted).max() < 1e-3
+    assert report["equal"] or operator == "GroupNormalization"  # of which onnxruntime computes the standard's body
 
 
 @pytest.mark.one_in(2)
@@ -87,5 +87,5 @@ def test_normalisation_of_equal_values(name: str, tmp_path: Path) -> None:
     ones = {"layer": (30,), "layer from an axis on": (40, 30)}.get(name, many)
     stored = {"scale": np.ones(ones, np.float32), "offset": np.zeros(ones, np.float32)} if many else {}
     save(file, operator, shape, stored, attributes)
-    told = run(file, np.full(shape, 2 / 3, np.float32))
-    assert np.abs(np.array(told["output"])).max() < 1e-5
+    report = run(file, np.full(shape, 2 / 3, np.float32))
+    assert np.abs(np.array(report["output"])).max() < 1e-5

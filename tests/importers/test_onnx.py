@@ -43,11 +43,11 @@ def own_outputs(graph: Graph, vector: list[Array]) -> list[Array]:
             x = np.clip(np.rint(x / np.float32(q.scale[0])) + q.zero_point[0], -128, 127).astype(np.int8)
         inputs.append(x)
     results = ops.run(graph, *inputs)
-    found = []
+    values = []
     for name in graph.outputs:
         q, y = graph.tensors[name].quant, results[name]
-        found.append(y if q is None else ((y.astype(np.float32) - q.zero_point[0]) * np.float32(q.scale[0])))
-    return found
+        values.append(y if q is None else ((y.astype(np.float32) - q.zero_point[0]) * np.float32(q.scale[0])))
+    return values
 
 
 def compare(model: onnx.ModelProto, graph: Graph, seed: int, steps: int) -> None:
@@ -84,9 +84,9 @@ def test_quantised_models_with_scales_that_are_powers_of_two(unsigned: bool, tmp
 def test_quantised_layer(layer: str, per_channel: bool, tmp_path: Path) -> None:
     """A layer differs by at most one step for each requantisation; the head of a model has up to five of them."""
     for seed, model in enumerate(examples(onnx_layers(layer), PER_LAYER)):
-        made = quantised(model, per_channel)
-        compare(made, imported(made, tmp_path), seed, 5 if layer == "head" else 1)
-        rounded = powers_of_two(made)
+        integer = quantised(model, per_channel)
+        compare(integer, imported(integer, tmp_path), seed, 5 if layer == "head" else 1)
+        rounded = powers_of_two(integer)
         graph = imported(rounded, tmp_path)
         if not DIVIDING & {op.kind for op in graph.ops}:
             compare(rounded, graph, seed, 0)
@@ -94,9 +94,9 @@ def test_quantised_layer(layer: str, per_channel: bool, tmp_path: Path) -> None:
 
 def test_names_and_shapes_of_the_surface_are_those_of_the_file(tmp_path: Path) -> None:
     for model in examples(onnx_models(), MODELS):
-        for made in (model, quantised(model)):
-            graph = imported(made, tmp_path)
-            for names, values in ((graph.inputs, made.graph.input), (graph.outputs, made.graph.output)):
+        for proto in (model, quantised(model)):
+            graph = imported(proto, tmp_path)
+            for names, values in ((graph.inputs, proto.graph.input), (graph.outputs, proto.graph.output)):
                 assert list(names) == [value.name for value in values], dump(graph)
                 for name, value in zip(names, values, strict=True):
                     shape = tuple(d.dim_value for d in value.type.tensor_type.shape.dim)

@@ -20,7 +20,7 @@ from edgebuild.model.verify import verify
 IMAGE, BLOCK = (1, 2, 4, 6), (2, 3, 4)
 
 
-def made(
+def proto(
     nodes: list[Any],
     shape: tuple[int, ...],
     result: tuple[int, ...],
@@ -44,13 +44,13 @@ def made(
 def resized(opset: int, mode: str, rows: float, columns: float) -> onnx.ModelProto:
     scales, to = np.array([1, 1, rows, columns], np.float32), (1, 2, int(4 * rows), int(6 * columns))
     if opset < 9:
-        return made([helper.make_node("Upsample", ["x"], ["y"], scales=scales, mode=mode)], IMAGE, to, opset, 3, True)
+        return proto([helper.make_node("Upsample", ["x"], ["y"], scales=scales, mode=mode)], IMAGE, to, opset, 3, True)
     kind = "Upsample" if opset == 9 else "Resize"
-    return made([helper.make_node(kind, ["x", "s"], ["y"], mode=mode)], IMAGE, to, opset, 4, False, s=scales)
+    return proto([helper.make_node(kind, ["x", "s"], ["y"], mode=mode)], IMAGE, to, opset, 4, False, s=scales)
 
 
 def hardmax(opset: int, **axis: Any) -> onnx.ModelProto:
-    return made([helper.make_node("Hardmax", ["x"], ["y"], **axis)], BLOCK, BLOCK, opset, 5, False)
+    return proto([helper.make_node("Hardmax", ["x"], ["y"], **axis)], BLOCK, BLOCK, opset, 5, False)
 
 
 def chosen(opset: int, one: str, other: str) -> onnx.ModelProto:
@@ -61,7 +61,7 @@ def chosen(opset: int, one: str, other: str) -> onnx.ModelProto:
         return helper.make_graph([helper.make_node(kind, ["x"], [kind], axis=1)], kind, [], [value])
 
     node = helper.make_node("If", ["choose"], ["y"], then_branch=branch(one), else_branch=branch(other))
-    return made([node], BLOCK, BLOCK, opset, 6, False)
+    return proto([node], BLOCK, BLOCK, opset, 6, False)
 
 
 def looped() -> onnx.ModelProto:
@@ -77,7 +77,7 @@ def looped() -> onnx.ModelProto:
     ]
     body = helper.make_graph(nodes, "body", [turn, go[0], state[0]], [go[1], state[1]])
     loop = helper.make_node("Loop", ["turns", "true", "x"], ["y"], body=body)
-    return made([loop], shape, shape, 17, 8, False, turns=np.int64(3), true=np.bool_(True))
+    return proto([loop], shape, shape, 17, 8, False, turns=np.int64(3), true=np.bool_(True))
 
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
@@ -93,7 +93,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "LogSoftmax in a branch": lambda: chosen(11, "Softmax", "LogSoftmax"),
     "LogSoftmax in a branch, opset 17": lambda: chosen(17, "LogSoftmax", "Softmax"),
     "LogSoftmax in a loop": looped,
-    "constants that are no inputs": lambda: made(
+    "constants that are no inputs": lambda: proto(
         [helper.make_node("Add", ["x", "c"], ["y"])], (1, 3), (1, 3), 8, 3, False, c=np.ones((1, 3), np.float32)
     ),
 }  # fmt: skip

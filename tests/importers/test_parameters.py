@@ -28,12 +28,12 @@ TRIES: tuple[Any, ...] = (-1, 2, 3, "", "bogus")
 @cache
 def standard() -> dict[str, onnx.ModelProto]:
     """The first node test of each operator."""
-    found: dict[str, onnx.ModelProto] = {}
+    models: dict[str, onnx.ModelProto] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in bench_onnx.cases():
-            found.setdefault(case.operator, case.model)
-    return found
+            models.setdefault(case.operator, case.model)
+    return models
 
 
 def runs(model: onnx.ModelProto) -> bool:

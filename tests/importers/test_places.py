@@ -89,32 +89,32 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
-    made, places = CASES[name]
-    onnx.save(made, tmp_path / "m.onnx")
+    proto, places = CASES[name]
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(0, 1, SHAPE).astype(np.float32)
-    kind = made.graph.input[1].type.tensor_type
+    kind = proto.graph.input[1].type.tensor_type
     dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [d.dim_value for d in kind.shape.dim]
     for place in places:
         at = np.array(place, dtype).reshape(shape)
-        (want,) = onnxruntime_outputs(made, [x, at])
+        (want,) = onnxruntime_outputs(proto, [x, at])
         np.testing.assert_array_equal(ops.run(graph, x, at)[graph.outputs[0]], want, strict=True)
 
 
 def test_a_start_beyond_the_last_place_is_moved_there(tmp_path: Path) -> None:
     """Where onnxruntime's result has fewer elements than the firmware's, which cannot change."""
-    made, _ = CASES["sum"]
-    onnx.save(made, tmp_path / "m.onnx")
+    proto, _ = CASES["sum"]
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(0, 1, SHAPE).astype(np.float32)
     for at, start in ((6, 5), (100, 5), (-9, 0), (-100, 0), (-1, 5)):
-        (want,) = onnxruntime_outputs(made, [x, np.array([at])])
+        (want,) = onnxruntime_outputs(proto, [x, np.array([at])])
         assert want.shape[1] < 3
         np.testing.assert_array_equal(ops.run(graph, x, np.array([at]))[graph.outputs[0]], x[:, start : start + 3])
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "message"),
     [
         ([node("Slice", ["x", "at", "eight", "axes"], ["y"])], "its length along axis 1 is computed by the graph"),
         ([node("Slice", ["x", "zero", "at", "axes"], ["y"])], "its length along axis 1 is computed by the graph"),
@@ -127,9 +127,9 @@ def test_a_start_beyond_the_last_place_is_moved_there(tmp_path: Path) -> None:
         ([SUM, node("Slice", ["x", "at", "end", "at"], ["y"])], "axes must be a constant"),
     ],
 )
-def test_what_is_refused_says_why(nodes: list[onnx.NodeProto], said: str, tmp_path: Path) -> None:
+def test_what_is_refused_says_why(nodes: list[onnx.NodeProto], message: str, tmp_path: Path) -> None:
     onnx.save(model(nodes), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
 
 

@@ -52,9 +52,9 @@ def outputs(graph: Graph, given: list[Array]) -> list[Tensor]:
 def test_every_operator_gives_what_torch_gives(case: str, tmp_path: Path) -> None:
     graph = read_model(written(case, tmp_path / "m.pt2"))
     assert graph.format == "pt2"
-    for made in (graph, canonicalize(graph)):
+    for form in (graph, canonicalize(graph)):
         for y, (dtype, shape, numbers) in zip(
-            outputs(made, inputs(case)), JUDGED[case], strict=case not in FIRST_ALONE
+            outputs(form, inputs(case)), JUDGED[case], strict=case not in FIRST_ALONE
         ):
             got = real_values(y) if dtype == "float32" else y.data
             assert got is not None and (got.dtype, got.shape) == (np.dtype(dtype), tuple(shape))
@@ -66,25 +66,25 @@ def test_every_operator_has_a_case() -> None:
 
 
 def changed(case: str, change: Change, tmp_path: Path) -> Path:
-    made, weights = program(case, [(dtype, tuple(shape)) for dtype, shape, _ in JUDGED[case]])
-    made = copy.deepcopy(made)
-    change(made)
-    (tmp_path / "m.pt2").write_bytes(archive(made, weights))
+    document, weights = program(case, [(dtype, tuple(shape)) for dtype, shape, _ in JUDGED[case]])
+    document = copy.deepcopy(document)
+    change(document)
+    (tmp_path / "m.pt2").write_bytes(archive(document, weights))
     return tmp_path / "m.pt2"
 
 
-def node(made: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = made["graph_module"]["graph"]["nodes"][0]
-    return found
+def node(document: dict[str, Any]) -> dict[str, Any]:
+    first: dict[str, Any] = document["graph_module"]["graph"]["nodes"][0]
+    return first
 
 
 def with_argument(name: str, **arg: Any) -> Change:
-    return lambda made: node(made)["inputs"].append({"name": name, "arg": arg, "kind": 1})
+    return lambda document: node(document)["inputs"].append({"name": name, "arg": arg, "kind": 1})
 
 
 def sizes(name: str, *values: Any) -> Change:
-    def change(made: dict[str, Any]) -> None:
-        made["graph_module"]["graph"]["tensor_values"][name]["sizes"] = list(values)
+    def change(document: dict[str, Any]) -> None:
+        document["graph_module"]["graph"]["tensor_values"][name]["sizes"] = list(values)
 
     return change
 
@@ -126,10 +126,10 @@ def rewritten(data: bytes, path: Path, part: str, change: Callable[[Any], Any]) 
     (path.parent / "was.pt2").write_bytes(data)
     with zipfile.ZipFile(path.parent / "was.pt2") as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
-            found = old.read(name)
+            content = old.read(name)
             if name == part:
-                found = json.dumps(change(json.loads(found))).encode()
-            new.writestr(name, found)
+                content = json.dumps(change(json.loads(content))).encode()
+            new.writestr(name, content)
     return path
 
 
@@ -195,20 +195,20 @@ def test_archives_of_anybody_are_read_or_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (lambda made: archive(*made, zipfile.ZIP_DEFLATED), "compressed or too large"),
-        (lambda made: archive(*made, more={"models/b.json": b"{}"}), "has 2 exported programs"),
+        (lambda parts: archive(*parts, zipfile.ZIP_DEFLATED), "compressed or too large"),
+        (lambda parts: archive(*parts, more={"models/b.json": b"{}"}), "has 2 exported programs"),
         (
-            lambda made: archive(*made).replace(b"m/models/model.json", b"m/modelz/model.json"),
+            lambda parts: archive(*parts).replace(b"m/models/model.json", b"m/modelz/model.json"),
             "has 0 exported programs",
         ),
-        (lambda made: archive(*made).replace(b"little", b"bigend"), r"not a valid \.pt2 file"),
-        (lambda made: archive([[[]]], made[1]), r"not a valid \.pt2 file"),
-        (lambda made: archive({"graph_module": 3}, made[1]), r"not a valid \.pt2 file"),
+        (lambda parts: archive(*parts).replace(b"little", b"bigend"), r"not a valid \.pt2 file"),
+        (lambda parts: archive([[[]]], parts[1]), r"not a valid \.pt2 file"),
+        (lambda parts: archive({"graph_module": 3}, parts[1]), r"not a valid \.pt2 file"),
     ],
 )
 def test_other_archives_are_refused(data: Callable[[Any], bytes], message: str, tmp_path: Path) -> None:
-    made = program("linear", [("float32", (2, 2, 3))])
-    (tmp_path / "m.pt2").write_bytes(data(made))
+    parts = program("linear", [("float32", (2, 2, 3))])
+    (tmp_path / "m.pt2").write_bytes(data(parts))
     with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.pt2")
 
@@ -221,8 +221,8 @@ def test_deep_json_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_buffer_that_changes_is_a_state(tmp_path: Path) -> None:
-    def change(made: dict[str, Any]) -> None:
-        signature = made["graph_module"]["signature"]
+    def change(document: dict[str, Any]) -> None:
+        signature = document["graph_module"]["signature"]
         signature["input_specs"][1] = {"buffer": {"arg": {"name": "p_t1"}, "buffer_name": "p_t1", "persistent": True}}
         mutation = {"buffer_mutation": {"arg": {"name": "y0"}, "buffer_name": "p_t1"}}
         signature["output_specs"].insert(0, mutation)
@@ -230,10 +230,10 @@ def test_a_buffer_that_changes_is_a_state(tmp_path: Path) -> None:
     case = CASES["add alpha"] | {"other": replace(CASES["add alpha"]["self"], parameter=True)}
     CASES["kept"], JUDGED["kept"] = case, JUDGED["add alpha"]
     try:
-        made, weights = program("kept", [("float32", (2, 3))])
-        node(made)["target"] = "torch.ops.aten.add.Tensor"
-        change(made)
-        (tmp_path / "m.pt2").write_bytes(archive(made, weights))
+        document, weights = program("kept", [("float32", (2, 3))])
+        node(document)["target"] = "torch.ops.aten.add.Tensor"
+        change(document)
+        (tmp_path / "m.pt2").write_bytes(archive(document, weights))
     finally:
         del CASES["kept"], JUDGED["kept"]
     (state,) = read_model(tmp_path / "m.pt2").states
@@ -245,8 +245,8 @@ def test_options_of_other_formats_are_refused(tmp_path: Path, capsys: pytest.Cap
     for option in (["--shape", "t0=1,2"], ["--bind", "t0=1"], ["--outputs", "nobody"]):
         words = ["model", str(path), "--name", "n", "--target", "host", "-o", str(tmp_path / "out"), *option]
         assert main(words) == 1
-        said = capsys.readouterr().err
-        assert said.startswith("m.pt2: error: option '") and not (tmp_path / "out").exists()
+        errors = capsys.readouterr().err
+        assert errors.startswith("m.pt2: error: option '") and not (tmp_path / "out").exists()
 
 
 def test_whole_networks_of_torch(tmp_path: Path) -> None:

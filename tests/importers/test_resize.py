@@ -18,14 +18,14 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 CASES = 60
 
 
-def model(r: random.Random, way: str, nearest: str) -> tuple[onnx.ModelProto, int]:
+def model(r: random.Random, coordinates: str, nearest: str) -> tuple[onnx.ModelProto, int]:
     """A model that resizes a line, by a size or by a scale, and the elements of the line."""
     n, m, scale = r.randint(1, 60), r.randint(1, 60), np.float32(r.uniform(0.2, 3))
     by_scale = r.random() < 0.3 and int(scale * n) > 0
     m = int(scale * np.float32(n)) if by_scale else m
     given = [1.0, 1.0, float(scale), 1.0] if by_scale else [1, 1, m, 1]
     kind = onnx.TensorProto.FLOAT if by_scale else onnx.TensorProto.INT64
-    attributes = {"mode": "nearest", "nearest_mode": nearest, "coordinate_transformation_mode": way}
+    attributes = {"mode": "nearest", "nearest_mode": nearest, "coordinate_transformation_mode": coordinates}
     names = ["x", "", "s"] if by_scale else ["x", "", "", "s"]
     node = onnx.helper.make_node("Resize", names, ["y"], **attributes)
     x, y = (onnx.helper.make_tensor_value_info(t, 1, [1, 1, k, 1]) for t, k in (("x", n), ("y", m)))
@@ -34,18 +34,18 @@ def model(r: random.Random, way: str, nearest: str) -> tuple[onnx.ModelProto, in
 
 
 @pytest.mark.parametrize("nearest", NEAREST)
-@pytest.mark.parametrize("way", WAYS)
-def test_nearest_of_onnxruntime(way: str, nearest: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("coordinates", WAYS)
+def test_nearest_of_onnxruntime(coordinates: str, nearest: str, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    r = random.Random(f"{way} {nearest}")
+    r = random.Random(f"{coordinates} {nearest}")
     for _ in range(CASES):
-        made, n = model(r, way, nearest)
+        proto, n = model(r, coordinates, nearest)
         file, line = tmp_path / "model.onnx", np.arange(n, dtype=np.float32).reshape(1, 1, n, 1)
-        onnx.save(made, file)
+        onnx.save(proto, file)
         (want,) = onnxruntime.InferenceSession(file).run(None, {"x": line})
         graph = read_model(file)
-        found = ops.run(graph, line)[graph.outputs[0]]
-        assert np.array_equal(found.ravel(), want.ravel()), onnx.printer.to_text(made)
+        have = ops.run(graph, line)[graph.outputs[0]]
+        assert np.array_equal(have.ravel(), want.ravel()), onnx.printer.to_text(proto)
 
 
 def test_a_scale_whose_product_is_whole_in_float32_alone(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ SHAPE = (3, 4, 5)
 def saved(nodes: list[onnx.NodeProto], stored: dict[str, Array], file: Path, opset: int = 21) -> onnx.ModelProto:
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, SHAPE) for n in "xy")
     constants = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
-    made = helper.make_model(helper.make_graph(nodes, "scales", [x], [y], constants), ir_version=10,
+    proto = helper.make_model(helper.make_graph(nodes, "scales", [x], [y], constants), ir_version=10,
                              opset_imports=[helper.make_opsetid("", opset)])  # fmt: skip
-    onnx.save(made, file)
-    return made
+    onnx.save(proto, file)
+    return proto
 
 
 def ran(graph: Graph, x: Array) -> Array:
@@ -40,19 +40,19 @@ def test_many_scales(dtype: type, axis: int, block: int, zeros: bool, tmp_path: 
     scale = 2.0 ** rng.integers(-6, -2, sizes).astype(np.float32) if block else rng.uniform(0.01, 0.1, sizes)
     stored = {"s": scale.astype(np.float32), "z": rng.integers(info.min // 4, info.max // 2, sizes).astype(dtype)}
     names = ["s", "z"] if zeros or dtype != np.uint8 else ["s"]
-    told = {"axis": axis, **({"block_size": block} if block else {})}
+    settings = {"axis": axis, **({"block_size": block} if block else {})}
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", *names], ["q"], **told),
-        helper.make_node("DequantizeLinear", ["q", *names], ["r"], **told),
+        helper.make_node("QuantizeLinear", ["x", *names], ["q"], **settings),
+        helper.make_node("DequantizeLinear", ["q", *names], ["r"], **settings),
         helper.make_node("Cast", ["q"], ["c"], to=TensorProto.FLOAT),
         helper.make_node("Add", ["r", "c"], ["y"]),
     ]
-    made = saved(nodes, stored, tmp_path / "m.onnx")
+    proto = saved(nodes, stored, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
     for spread in (0.5, 1e3):
         x = (spread * rng.standard_normal(SHAPE)).astype(np.float32)
         x.flat[::3] = np.round(x.flat[::3] * 64 * 2) / 128  # halves of steps where the scale is a power of two
-        np.testing.assert_array_equal(ran(graph, x), onnxruntime_outputs(made, [x])[0])
+        np.testing.assert_array_equal(ran(graph, x), onnxruntime_outputs(proto, [x])[0])
 
 
 def test_bfloat16_is_read_as_single_precision(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_bfloat16_is_read_as_single_precision(tmp_path: Path) -> None:
     w = np.array([[1.5, -2.25, 0.001, 3e38]] * 5, ml_dtypes.bfloat16).T
     nodes = [helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT),
              helper.make_node("Expand", ["f", "shape"], ["e"]), helper.make_node("Min", ["x", "e"], ["y"])]  # fmt: skip
-    made = saved(nodes, {"w": w, "shape": np.array(SHAPE, np.int64)}, tmp_path / "m.onnx")
+    proto = saved(nodes, {"w": w, "shape": np.array(SHAPE, np.int64)}, tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
-    np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), x), onnxruntime_outputs(made, [x])[0])
+    np.testing.assert_array_equal(ran(read_model(tmp_path / "m.onnx"), x), onnxruntime_outputs(proto, [x])[0])
 
 
 def test_a_quantised_constant_under_another_name(tmp_path: Path) -> None:
@@ -75,20 +75,20 @@ def test_a_quantised_constant_under_another_name(tmp_path: Path) -> None:
         helper.make_node("BatchNormalization", ["x", "mean", "mean", "mean", "variance"], ["y"]),
     ]
     stored["q"] = np.array([3, 5, 7, 100], np.int8)
-    made = saved(nodes, stored, tmp_path / "m.onnx", 17)
+    proto = saved(nodes, stored, tmp_path / "m.onnx", 17)
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
-    have, want = ran(read_model(tmp_path / "m.onnx"), x), onnxruntime_outputs(made, [x])[0]
+    have, want = ran(read_model(tmp_path / "m.onnx"), x), onnxruntime_outputs(proto, [x])[0]
     np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("opset", [1, 6])
 def test_old_opsets_whose_operators_are_the_same(opset: int, tmp_path: Path) -> None:
     nodes = [helper.make_node("Floor" if opset == 6 else "Not", ["x"], ["y"])]
-    made = saved(nodes, {}, tmp_path / "m.onnx", opset)
+    proto = saved(nodes, {}, tmp_path / "m.onnx", opset)
     kind = TensorProto.FLOAT if opset == 6 else TensorProto.BOOL
-    for value in (made.graph.input[0], made.graph.output[0]):
+    for value in (proto.graph.input[0], proto.graph.output[0]):
         value.type.tensor_type.elem_type = kind
-    onnx.save(made, tmp_path / "m.onnx")
+    onnx.save(proto, tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     x = x if opset == 6 else x > 0
     want = np.floor(x) if opset == 6 else ~x

@@ -26,7 +26,7 @@ def node(
     name: str,
     x: tuple[tuple[int, ...], str],
     results: list[tuple[tuple[int, ...], str]],
-    told: dict[str, Any],
+    settings: dict[str, Any],
     *constants: Array,
     more: list[tuple[tuple[int, ...], str]] | None = None,
     quant: Quant | None = None,
@@ -38,7 +38,7 @@ def node(
     held = [f.tensor(f"c{i}", c.shape, str(c.dtype), None, c) for i, c in enumerate(constants)]
     outputs = [f.tensor(f"y{i}", shape, dtype, quant) for i, (shape, dtype) in enumerate(results)]
     f.tensors[outputs[0]].isVariable = variable
-    f.operator(f"custom {name}", [*inputs, *held], outputs, bytes(flexbuffers.Dumps(told)))
+    f.operator(f"custom {name}", [*inputs, *held], outputs, bytes(flexbuffers.Dumps(settings)))
     return f.pack(inputs, outputs)
 
 
@@ -64,19 +64,19 @@ def spectrum(name: str, dtype: str, length: int, size: int, front: tuple[int, ..
 
 
 def stacked(left: int, right: int, step: int) -> bytes:
-    told = {"num_channels": 3, "stacker_left_context": left, "stacker_right_context": right, "stacker_step": step}
-    return node("SignalStacker", line(3), [line(3 * (left + right + 1)), ((), "bool")], told)
+    settings = {"num_channels": 3, "stacker_left_context": left, "stacker_right_context": right, "stacker_step": step}
+    return node("SignalStacker", line(3), [line(3 * (left + right + 1)), ((), "bool")], settings)
 
 
 def framed(size: int, step: int, samples: int, prefill: bool, front: tuple[int, ...] = ()) -> bytes:
-    told = {"frame_size": size, "frame_step": step, "prefill": prefill}
+    settings = {"frame_size": size, "frame_step": step, "prefill": prefill}
     y = (*front, samples // step, size)
-    return node("SignalFramer", ((*front, samples), "int16"), [(y, "int16"), ((), "bool")], told)
+    return node("SignalFramer", ((*front, samples), "int16"), [(y, "int16"), ((), "bool")], settings)
 
 
 def overlapping(dtype: str, size: int, step: int, count: int, front: tuple[int, ...] = ()) -> bytes:
-    told = {"T": 0 if dtype == "float32" else 7, "frame_step": step}
-    return node("SignalOverlapAdd", ((*front, count, size), dtype), [((*front, count * step), dtype)], told)
+    settings = {"T": 0 if dtype == "float32" else 7, "frame_step": step}
+    return node("SignalOverlapAdd", ((*front, count, size), dtype), [((*front, count * step), dtype)], settings)
 
 
 SUBTRACTION = {
@@ -148,10 +148,10 @@ def vectors(graph: Graph) -> list[list[Array]]:
     """Inputs without the states, for each call. A second operand of one number tells bits."""
     rng = np.random.default_rng(7)
     own = [graph.tensors[n] for n in graph.inputs[: len(graph.inputs) - len(graph.states)]]
-    made = [[values(rng, t.shape, t.dtype) for t in own] for _ in range(CALLS)]
-    for vector in made:
+    calls = [[values(rng, t.shape, t.dtype) for t in own] for _ in range(CALLS)]
+    for vector in calls:
         vector[1:] = [np.array(rng.integers(0, 9), x.dtype) if not x.shape else x for x in vector[1:]]
-    return made
+    return calls
 
 
 def in_sequence(graph: Graph, calls: list[list[Array]]) -> list[list[Array]]:
@@ -162,12 +162,12 @@ def in_sequence(graph: Graph, calls: list[list[Array]]) -> list[list[Array]]:
         return np.zeros(t.shape, t.dtype)
 
     held = [zeros(s.read) if s.start is None else s.start for s in graph.states]
-    found = []
+    results = []
     for call in calls:
         y = ops.run(graph, *call, *held)
         held = [y[graph.outputs[s.write]] for s in graph.states]
-        found.append([y[n] for n in graph.outputs[: len(graph.outputs) - len(graph.states)]])
-    return found
+        results.append([y[n] for n in graph.outputs[: len(graph.outputs) - len(graph.states)]])
+    return results
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -28,8 +28,8 @@ def schema_of(name: str) -> Any:
     So does the standard's of groups, which is deprecated.
     """
     own = ((MICROSOFT, name, 1), ("", name, 1), ("", name, 18))
-    known = {(s.domain, s.name, s.since_version): s for s in state.get_all_operator_schema()}
-    return next(known[key] for key in own if key in known)
+    schemas = {(s.domain, s.name, s.since_version): s for s in state.get_all_operator_schema()}
+    return next(schemas[key] for key in own if key in schemas)
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
@@ -51,7 +51,7 @@ def test_the_table_is_that_of_onnxruntime(name: str) -> None:
         names: dict[str, set[str]] = {}
         for port, formal in zip(mine, theirs, strict=True):
             names.setdefault(port.variable, set()).add(formal.typeStr)
-        assert all(len(found) == 1 for found in names.values()), names
+        assert all(len(kinds) == 1 for kinds in names.values()), names
     assert {n: required for n, (_, required) in own.attributes.items()} == {
         n: a.required for n, a in schema.attributes.items()
     }

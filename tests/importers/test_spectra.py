@@ -58,19 +58,19 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
-    made = CASES[name]
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = CASES[name]
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx")
-    shape = [d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim]
+    shape = [d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)
-    (want,) = onnxruntime_outputs(made, [x])
-    found = ops.run(graph, x)[graph.outputs[0]]
-    assert found.shape == want.shape
-    np.testing.assert_allclose(found, want, rtol=1e-4, atol=2e-5)
+    (want,) = onnxruntime_outputs(proto, [x])
+    have = ops.run(graph, x)[graph.outputs[0]]
+    assert have.shape == want.shape
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("proto", "message"),
     [
         (model("DFT", (1, 9, 2), [], onesided=1), "one-sided DFT requires real input"),
         (model("DFT", (1, 9, 1), [], onesided=1, inverse=1), "inverse one-sided DFT requires complex input"),
@@ -79,7 +79,7 @@ def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
         (model("STFT", (1, 9, 1), [long(4), WINDOW]), "frames of 12 in a signal of 9"),
     ],
 )
-def test_what_is_refused_says_why(made: onnx.ModelProto, said: str, tmp_path: Path) -> None:
-    onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+def test_what_is_refused_says_why(proto: onnx.ModelProto, message: str, tmp_path: Path) -> None:
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")

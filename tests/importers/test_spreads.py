@@ -96,8 +96,8 @@ def segnet(seed: int = 0) -> onnx.ModelProto:
 def test_elements_go_back_to_their_places(form: str, tile: str, tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     onnx.save(segnet() if form == "float" else quantised(segnet()), file)
-    made = compile_model(model_request(file, "model", "host", {"tile": tile}))
-    assert verify(file, load_target("host"), made)["equal"]
+    artifacts = compile_model(model_request(file, "model", "host", {"tile": tile}))
+    assert verify(file, load_target("host"), artifacts)["equal"]
 
 
 def test_places_that_the_standard_and_onnxruntime_count_otherwise(tmp_path: Path) -> None:

@@ -124,10 +124,10 @@ def test_variables(start: np.ndarray | None, zero: int, tmp_path: Path) -> None:
     assert result["state_bytes"] == 6
 
 
-def real_memory(apart: bool) -> bytes:
+def real_memory(alone: bool) -> bytes:
     """An int8 network around a variable of real numbers, as the converter quantises one: old is read in other steps.
 
-    `apart`: nothing else reads the sum that is dequantised into the variable.
+    `alone`: nothing else reads the sum that is dequantised into the variable.
     """
     f, shape = File(), (1, 6)
     options = schema.VarHandleOptionsT()
@@ -140,8 +140,8 @@ def real_memory(apart: bool) -> bytes:
     f.operator("READ_VARIABLE", [handle], [old], schema.ReadVariableOptionsT())
     f.operator("QUANTIZE", [old], [was])
     f.operator("ADD", [x, was], [y], schema.AddOptionsT())
-    total = f.tensor("total", shape, "int8", Quant((0.07,), (9,))) if apart else y
-    if apart:
+    total = f.tensor("total", shape, "int8", Quant((0.07,), (9,))) if alone else y
+    if alone:
         f.operator("ADD", [x, was], [total], schema.AddOptionsT())
     f.operator("DEQUANTIZE", [total], [new])
     f.operator("ASSIGN_VARIABLE", [handle, new], [], schema.AssignVariableOptionsT())
@@ -149,10 +149,10 @@ def real_memory(apart: bool) -> bytes:
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_variable_of_real_numbers_stays_real(apart: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_variable_of_real_numbers_stays_real(alone: bool, tmp_path: Path) -> None:
     """It was read as int8 and written as float32, or in the steps of what writes it."""
-    (tmp_path / "m.tflite").write_bytes(real_memory(apart))
+    (tmp_path / "m.tflite").write_bytes(real_memory(alone))
     result = verified(tmp_path / "m.tflite")
     assert result["equal"], result
     assert result["state_bytes"] == 24

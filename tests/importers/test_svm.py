@@ -64,13 +64,13 @@ def _model(operator: str, kernel: str, count: int, rng: Any, scores: int, **attr
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def same(made: onnx.ModelProto, folder: Path, seed: int) -> None:
-    onnx.save(made, folder / "m.onnx")
+def same(proto: onnx.ModelProto, folder: Path, seed: int) -> None:
+    onnx.save(proto, folder / "m.onnx")
     graph = canonicalize(read_model(folder / "m.onnx"))
     x = np.random.default_rng(seed).normal(size=(ROWS, FEATURES)).astype(np.float32)
-    found = ops.run(graph, x)
-    for name, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
-        np.testing.assert_allclose(found[name], want, rtol=1e-5, atol=2e-6)
+    have = ops.run(graph, x)
+    for name, want in zip(graph.outputs, onnxruntime_outputs(proto, [x]), strict=True):
+        np.testing.assert_allclose(have[name], want, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("probabilities", [False, True])
@@ -81,10 +81,10 @@ def test_classes_equal_onnxruntime(kernel: str, classes: int, probabilities: boo
         same(classifier(kernel, classes, probabilities, seed), tmp_path, seed)
 
 
-@pytest.mark.parametrize("made", [classifier("LINEAR", 3, False), regressor("LINEAR", 0)], ids=["classes", "numbers"])
-def test_a_linear_machine_has_no_vectors(made: onnx.ModelProto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("proto", [classifier("LINEAR", 3, False), regressor("LINEAR", 0)], ids=["classes", "numbers"])
+def test_a_linear_machine_has_no_vectors(proto: onnx.ModelProto, tmp_path: Path) -> None:
     """Sums over hundreds of vectors, large ones that cancel, were rounded a hundred times as much as onnxruntime's."""
-    onnx.save(made, tmp_path / "m.onnx")
+    onnx.save(proto, tmp_path / "m.onnx")
     graph = canonicalize(read_model(tmp_path / "m.onnx"))
     (first,) = [op for op in graph.ops if op.kind == "dense" and op.inputs[0] in graph.inputs]
     assert graph.result(first).shape == (ROWS, 3 if "label" in graph.outputs else 1)
@@ -98,16 +98,16 @@ def test_numbers_equal_onnxruntime(kernel: str, one_class: int, tmp_path: Path) 
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-arm")
-@pytest.mark.parametrize("made", [classifier("RBF", 4, True), classifier("POLY", 2, False), regressor("RBF", 1)])
-def test_on_a_cortex_m4(made: onnx.ModelProto, tmp_path: Path) -> None:
-    onnx.save(made, tmp_path / "m.onnx")
-    made_of = compile_model(model_request(tmp_path / "m.onnx", "model", "mps2-an386", {}))
-    result = verify(tmp_path / "m.onnx", load_target("mps2-an386"), made_of)
+@pytest.mark.parametrize("proto", [classifier("RBF", 4, True), classifier("POLY", 2, False), regressor("RBF", 1)])
+def test_on_a_cortex_m4(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    onnx.save(proto, tmp_path / "m.onnx")
+    artifacts = compile_model(model_request(tmp_path / "m.onnx", "model", "mps2-an386", {}))
+    result = verify(tmp_path / "m.onnx", load_target("mps2-an386"), artifacts)
     assert result["equal"], result
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("proto", "message"),
     [
         (classifier("RBF", 3, False, post_transform="SOFTMAX"), "post_transform"),
         (classifier("RBF", 3, False, rho=[0.1]), "1 rho"),
@@ -116,7 +116,7 @@ def test_on_a_cortex_m4(made: onnx.ModelProto, tmp_path: Path) -> None:
         (regressor("RBF", 0, kernel_type="COSINE"), "kernel COSINE"),
     ],
 )
-def test_what_is_refused_says_why(made: onnx.ModelProto, said: str, tmp_path: Path) -> None:
-    onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+def test_what_is_refused_says_why(proto: onnx.ModelProto, message: str, tmp_path: Path) -> None:
+    onnx.save(proto, tmp_path / "m.onnx")
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")

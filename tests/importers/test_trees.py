@@ -79,9 +79,9 @@ def ensemble(seed: int = 0, mode: int = 0, **more: Any) -> onnx.ModelProto:
         roots.append(base)
         inner = 2**depth - 1
         for number in range(inner):
-            for way, child in (("true", 2 * number + 1), ("false", 2 * number + 2)):
-                nodes[f"{way}leafs"].append(int(child >= inner))
-                nodes[f"{way}nodeids"].append(leaf + child - inner if child >= inner else base + child)
+            for branch, child in (("true", 2 * number + 1), ("false", 2 * number + 2)):
+                nodes[f"{branch}leafs"].append(int(child >= inner))
+                nodes[f"{branch}nodeids"].append(leaf + child - inner if child >= inner else base + child)
         targets += [int(rng.integers(3)) for _ in range(inner + 1)]
     count = len(nodes["trueleafs"])
     attributes: dict[str, Any] = {f"nodes_{name}": ids for name, ids in nodes.items()}
@@ -102,25 +102,27 @@ def ensemble(seed: int = 0, mode: int = 0, **more: Any) -> onnx.ModelProto:
 @pytest.mark.parametrize("more", [{}, {"aggregate_function": 0}], ids=str)
 def test_version_5_equals_onnxruntime(mode: int, more: dict[str, Any], tmp_path: Path) -> None:
     for seed in range(4):
-        made = ensemble(seed, mode, **more)
-        onnx.save(made, tmp_path / "m.onnx")
+        proto = ensemble(seed, mode, **more)
+        onnx.save(proto, tmp_path / "m.onnx")
         graph = canonicalize(read_model(tmp_path / "m.onnx"))
         rng = np.random.default_rng(seed)
-        bounds = onnx.numpy_helper.to_array(next(a.t for a in made.graph.node[0].attribute if a.name == "nodes_splits"))
+        bounds = onnx.numpy_helper.to_array(
+            next(a.t for a in proto.graph.node[0].attribute if a.name == "nodes_splits")
+        )
         x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
         x = np.rint(x) if mode > 3 else x
         x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
-        want = onnxruntime_outputs(made, [x])[0]
+        want = onnxruntime_outputs(proto, [x])[0]
         np.testing.assert_allclose(ops.run(graph, x)[graph.outputs[0]], want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [({"aggregate_function": 3}, "aggregate_function"), ({"mode": 6}, "modes"), ({"post_transform": 1}, "NONE")],
 )
-def test_version_5_refuses(more: dict[str, int], said: str, tmp_path: Path) -> None:
+def test_version_5_refuses(more: dict[str, int], message: str, tmp_path: Path) -> None:
     onnx.save(ensemble(**more), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
 
 
@@ -144,22 +146,22 @@ CASES: dict[str, dict[str, Any]] = {
 def test_equals_onnxruntime(name: str, tmp_path: Path) -> None:
     """Numbers, such that are a threshold, and NaN."""
     for seed in range(6):
-        made = model(**CASES[name], seed=seed)
-        onnx.save(made, tmp_path / "m.onnx")
+        proto = model(**CASES[name], seed=seed)
+        onnx.save(proto, tmp_path / "m.onnx")
         graph = canonicalize(read_model(tmp_path / "m.onnx"))
         rng = np.random.default_rng(seed)
-        bounds = next(a.floats for a in made.graph.node[0].attribute if a.name == "nodes_values")
+        bounds = next(a.floats for a in proto.graph.node[0].attribute if a.name == "nodes_values")
         x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
         x = np.rint(x) if CASES[name].get("mode") in CATEGORIES else x
         x[0, :3], x[1, 2], x[2, :] = bounds[:3], np.nan, rng.choice(bounds, FEATURES)
         values = ops.run(graph, x)
-        for output, want in zip(graph.outputs, onnxruntime_outputs(made, [x]), strict=True):
+        for output, want in zip(graph.outputs, onnxruntime_outputs(proto, [x]), strict=True):
             np.testing.assert_allclose(values[output], want, rtol=1e-5, atol=1e-6)
 
 
-def in_doubles(made: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
+def in_doubles(proto: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
     """The model with its numbers in double precision: bounds lie a little below, at or above numbers of `x`."""
-    (node,), graph = made.graph.node, made.graph
+    (node,), graph = proto.graph.node, proto.graph
     for attribute in list(node.attribute):
         of = {"nodes_values": attribute.floats, "target_weights": attribute.floats}.get(attribute.name)
         if attribute.name in ("nodes_splits", "leaf_weights"):
@@ -178,9 +180,9 @@ def in_doubles(made: onnx.ModelProto, x: np.ndarray) -> onnx.ModelProto:
     if node.op_type == "TreeEnsemble":
         node.output[0] = "sums"
         graph.node.append(helper.make_node("Cast", ["sums"], ["scores"], to=TensorProto.FLOAT))
-    if all(o.domain for o in made.opset_import):
-        made.opset_import.append(helper.make_opsetid("", 17))
-    return made
+    if all(o.domain for o in proto.opset_import):
+        proto.opset_import.append(helper.make_opsetid("", 17))
+    return proto
 
 
 @pytest.mark.parametrize("mode", range(6))
@@ -190,10 +192,10 @@ def test_bounds_of_double_precision(version: int, mode: int, tmp_path: Path) -> 
     for seed in range(4):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32) if mode < 4 else np.eye(ROWS, FEATURES, 1, np.float32)
-        made = ensemble(seed, mode) if version == 5 else model("TreeEnsembleRegressor", names[mode], seed)
-        onnx.save(in_doubles(made, x), tmp_path / "m.onnx")
+        proto = ensemble(seed, mode) if version == 5 else model("TreeEnsembleRegressor", names[mode], seed)
+        onnx.save(in_doubles(proto, x), tmp_path / "m.onnx")
         graph = canonicalize(read_model(tmp_path / "m.onnx"))
-        want = onnxruntime_outputs(made, [x])[0]
+        want = onnxruntime_outputs(proto, [x])[0]
         np.testing.assert_allclose(ops.run(graph, x)[graph.outputs[0]], want, rtol=1e-5, atol=1e-6)
 
 
@@ -207,13 +209,13 @@ def test_compiled(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [False, True])
 def test_scores_under_their_labels_stay_a_row(words: bool, tmp_path: Path) -> None:
     """ZipMap, which converters add if nobody says otherwise; `verify` compares the row."""
-    made, keys = model("TreeEnsembleClassifier", classes=3), ["a", "b", "c"]
+    proto, keys = model("TreeEnsembleClassifier", classes=3), ["a", "b", "c"]
     labels = {"classlabels_strings": keys} if words else {"classlabels_int64s": [3, 4, 5]}
-    made.graph.node.append(helper.make_node("ZipMap", ["scores"], ["under"], domain="ai.onnx.ml", **labels))
+    proto.graph.node.append(helper.make_node("ZipMap", ["scores"], ["under"], domain="ai.onnx.ml", **labels))
     scores = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
     kind = helper.make_map_type_proto(TensorProto.STRING if words else TensorProto.INT64, scores)
-    made.graph.output[1].CopyFrom(helper.make_value_info("under", helper.make_sequence_type_proto(kind)))
-    onnx.save(made, tmp_path / "m.onnx")
+    proto.graph.output[1].CopyFrom(helper.make_value_info("under", helper.make_sequence_type_proto(kind)))
+    onnx.save(proto, tmp_path / "m.onnx")
     artifacts = compile_model(model_request(tmp_path / "m.onnx", "model", "host", {}))
     result = verify(tmp_path / "m.onnx", load_target("host"), artifacts)
     assert result["equal"] and "under" in result["compared"]
@@ -236,19 +238,19 @@ def test_a_score_on_the_bound_of_two_classes(classes: list[int], bound: float, t
     outputs = [helper.make_tensor_value_info("label", TensorProto.INT64, [2])]
     outputs.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, [2, 2]))
     graph = helper.make_graph([node], "stump", [x], outputs)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+    onnx.save(proto, tmp_path / "m.onnx")
     numbers = np.array([[-1], [1]], np.float32)
-    values, read = onnxruntime_outputs(made, [numbers]), read_model(tmp_path / "m.onnx")
-    found = ops.run(read, numbers)
+    values, read = onnxruntime_outputs(proto, [numbers]), read_model(tmp_path / "m.onnx")
+    have = ops.run(read, numbers)
     for output, want in zip(read.outputs, values, strict=True):
-        np.testing.assert_allclose(found[output], want, atol=1e-6)
+        np.testing.assert_allclose(have[output], want, atol=1e-6)
 
 
 def test_labels_of_two_classes_that_onnxruntime_does_not_tell(tmp_path: Path) -> None:
-    made = model("TreeEnsembleClassifier", classes=2)
-    next(a for a in made.graph.node[0].attribute if a.name == "classlabels_int64s").ints[:] = [3, 8]
-    onnx.save(made, tmp_path / "m.onnx")
+    proto = model("TreeEnsembleClassifier", classes=2)
+    next(a for a in proto.graph.node[0].attribute if a.name == "classlabels_int64s").ints[:] = [3, 8]
+    onnx.save(proto, tmp_path / "m.onnx")
     with pytest.raises(EdgebuildError, match="result 1, 'label', is not supported"):
         read_model(tmp_path / "m.onnx")
     assert read_model(tmp_path / "m.onnx", outputs=["scores"]).outputs == ("scores",)

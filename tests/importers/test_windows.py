@@ -61,17 +61,17 @@ def model(case: Case, computed: bool) -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
     node = helper.make_node(operator, ["x", *names], ["y"], "node", **attributes)
     graph = helper.make_graph([node], "one", values, [y], [] if computed else stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
-    return onnx.shape_inference.infer_shapes(made)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(proto)
 
 
-def check(made: onnx.ModelProto, folder: Path) -> None:
-    onnx.save(made, folder / "m.onnx")
+def check(proto: onnx.ModelProto, folder: Path) -> None:
+    onnx.save(proto, folder / "m.onnx")
     graph, rng = canonicalize(read_model(folder / "m.onnx")), np.random.default_rng(0)
-    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in made.graph.input]
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in proto.graph.input]
     feeds = [rng.normal(0, 1, shape).astype(np.float32) for shape in shapes]
     values = ops.run(graph, *feeds)
-    want = onnxruntime_outputs(made, feeds)[0]
+    want = onnxruntime_outputs(proto, feeds)[0]
     np.testing.assert_allclose(values[graph.outputs[0]], want, rtol=1e-4, atol=1e-5)
 
 
@@ -97,13 +97,13 @@ def test_quantised_weights_stay_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         (("Conv", (1, 4, 5, 5), [(6, 3, 3, 3)], {}), "do not fit together|in 1 groups|broken|not a valid"),
         (("Conv", (1, 4, 3, 3, 3), [(6, 4, 5, 3, 3)], {}), "must fit into the padded input|not a valid"),
     ],
 )
-def test_what_does_not_fit(case: Case, said: str, tmp_path: Path) -> None:
+def test_what_does_not_fit(case: Case, message: str, tmp_path: Path) -> None:
     onnx.save(model(case, True), tmp_path / "m.onnx")
-    with pytest.raises(EdgebuildError, match=said):
+    with pytest.raises(EdgebuildError, match=message):
         read_model(tmp_path / "m.onnx")
