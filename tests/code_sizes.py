@@ -1,4 +1,4 @@
-"""`python -m tests.code_sizes MODEL...`: weights of `model/fitting.py`, from programs that are linked.
+"""`python -m tests.code_sizes MODEL...`: weights of `model/program_size.py`, from programs that are linked.
 
 The symbols of a program say which bytes are the model's own functions; what the C has is fitted to these alone. The
 other bytes are what a program links once, such as start-up: fitted together, small programs are far off.
@@ -25,11 +25,11 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.fitting import ONCE, TERMS, counts, kind_of
+from edgebuild.model.program_size import ONCE, TERMS, counts, kind_of
 from edgebuild.model.verify import measure
 
 TARGETS = ("m0plus-model", "mps2-an385", "mps2-an521", "mps2-an386", "m4-flash-model", "mps2-an500", "mps2-an505",
-           "mps3-an547", "riscv-virt", "riscv-virt-f")  # fmt: skip
+           "mps3-an547", "riscv-virt", "riscv-virt-f", "pulp-cluster", "gap8")  # fmt: skip
 LEAST = 3000  # bytes of flash: smaller programs count as if they had so many
 SHARED = len(ONCE)
 Matrix = NDArray[np.float64]
@@ -67,7 +67,7 @@ def rows_of(models: list[Path]) -> dict[str, list[Row]]:
         for name in TARGETS:
             target = load_target(name)
             try:
-                artifacts = compile_model(ModelRequest(model, "model", name))
+                artifacts = compile_model(ModelRequest(model, "model", name, map="auto" if target.cores > 1 else "off"))
                 with TemporaryDirectory() as folder:
                     measured = measure(target, artifacts, Path(folder))
                     text = next(a.data for a in artifacts if a.name == "model.c").decode()

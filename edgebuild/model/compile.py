@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..base import progress
 from ..base.artifacts import Artifact
@@ -28,7 +29,9 @@ from .passes.constants import remove_constants
 from .passes.powers import FORMAT, powers_of_two
 from .plan.choose import check_self_test, check_steps, interpreted, interprets, plan, warn_of
 from .plan.search import Plan
+from .program_size import program_bytes
 
+CODE_AT_LEAST = 0.9  # times the estimate: a linked program has more code
 SCALARS = 64  # bytes: constants of few elements may become arguments of their kernels
 
 
@@ -53,6 +56,9 @@ def compile_model(request: ModelRequest) -> tuple[Artifact, ...]:
         decided = plan_model(replace(request, tile="off"), target)
         artifacts = emit(decided, digest)
     check_weights(decided, len(next(a.data for a in artifacts if a.name.endswith("_weights.bin"))), target)
+    if target.firmware is not None:
+        written = next(a.data for a in artifacts if a.name.endswith("_report.json"))
+        check_code(decided, json.loads(written)["rom"], target)
     return artifacts
 
 
@@ -65,7 +71,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     if plan.request.set_weights:
         program = replace(program, weights=_replaceable(program))
     texts = {
-        ".c": code.source(program),
+        ".c": (source := code.source(program)),
         ".h": code.header(program),
         "_arena.h": code.arena_header(plan),
         "_weights.S": weights_file.assembly(plan, program.weights, sha256),
@@ -73,11 +79,16 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_memory.ld": weights_file.fragment(plan),
         "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),
-        "_report.json": report(program, sha256),
+        "_report.json": report(program, sha256, program_bytes(source, plan.target)),
     }
     files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
     files[f"{plan.name}_weights.bin"] = program.weights.blob
     return tuple(Artifact(plan.name + suffix, files[plan.name + suffix]) for suffix in plan.request.SUFFIXES)
+
+
+def _report(plan: Plan) -> str:
+    program = program_of(plan)
+    return report(program, "", program_bytes(code.source(program), plan.target))
 
 
 def _replaceable(program: Program) -> weights_file.Weights:
@@ -164,6 +175,23 @@ def check_weights(decided: Plan, size: int, target: Target) -> None:
     _check_size(size, memory, target, decided.graph.file)
 
 
+def check_code(decided: Plan, rom: Mapping[str, Any], target: Target) -> None:
+    """Raise EdgebuildError if code certainly does not fit its memory, warn if the estimate does not. `rom`: reported.
+
+    Weights in the same memory count as well.
+    """
+    memory, size = target.memory("code"), rom["estimated_code_bytes"]
+    weights = rom["weights_bytes"] if decided.weights_memory == memory.name else 0
+    beside = f" and weights {weights} B" if weights else ""
+    text = f"does not fit: code about {size} B{beside}, memory {memory.name} of {target.name} has {memory.size} B"
+    hints = [f"over by about {size + weights - memory.size} B; use --optimize size or a target with more flash"]
+    if size * CODE_AT_LEAST + weights > memory.size:
+        raise fail(text, file=decided.graph.file, hints=hints)
+    if size + weights > memory.size:
+        may = text.replace("does", "may", 1)
+        progress.warn(Diagnostic(may, decided.graph.file, hints=tuple(hints), severity="warning"))
+
+
 def _check_size(size: int, memory: Memory, target: Target, file: str, least: str = "") -> None:
     if size > memory.size:
         text = f"does not fit: weights {least}{size} B, memory {memory.name} of {target.name} has {memory.size} B"
@@ -199,7 +227,7 @@ def drawn_graph(request: ModelRequest, after: str) -> bytes:
     if after != "plan":
         return onnx_file(graph_after(request, after))
     decided = plan_model(request, load_target(request.target))
-    return onnx_file(decided.graph, json.loads(report(program_of(decided), "")))
+    return onnx_file(decided.graph, json.loads(_report(decided)))
 
 
 def inspect_stages(request: ModelRequest) -> str:
@@ -231,6 +259,6 @@ def inspect_plan(
         text = code.energy_words(decided)
     else:
         text = tiling_words(decided) if tiling else dump(decided.graph) + steps(decided)
-    written = report(program_of(decided), "")
+    written = _report(decided)
     drawn = clock_picture(decided.clocks) if decided.clocks and energy else memory_picture(json.loads(written), scale)
     return text, drawn.svg(), trade_picture(trade_rows(decided), decided.graph.file).svg(), written

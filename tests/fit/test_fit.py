@@ -14,8 +14,9 @@ from edgebuild.base.request import ModelRequest
 from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model, plan_model, prepare
-from edgebuild.model.fitting import Fit, FitRow, best_first, chosen_targets, counts, rv32c, thumb2, v6m
+from edgebuild.model.fitting import Fit, FitRow, best_first, chosen_targets
 from edgebuild.model.kernels.costs import PER_COST
+from edgebuild.model.program_size import counts, rv32c, thumb2, v6m
 from edgebuild.model.verify import measure
 from tests.conftest import ROOT, run
 
@@ -43,7 +44,8 @@ def test_arenas_are_those_of_compilations(model: Path) -> None:
         assert row.arena_bytes == arena, name
 
 
-MEASURED = [(DIGITS, "stm32f411"), (DIGITS, "microbit"), (DIGITS, "nrf52840"), (DIGITS, "rp2350"), (DIGITS, "ra8m1")]
+MEASURED = [(DIGITS, "stm32f411"), (DIGITS, "microbit"), (DIGITS, "nrf52840"), (DIGITS, "rp2350"), (DIGITS, "ra8m1"),
+            (DIGITS, "cv32e40p")]  # fmt: skip
 SLOW = [(f, t) for f in SHARED for t in ("nrf52840", "rp2040", "stm32h743") if "hello" not in f.stem]
 SLOW += [(f, "esp32c3") for f in SHARED if "mlperf" in f.stem]
 
@@ -82,6 +84,14 @@ def test_inline_functions_count_where_they_are_called() -> None:
     terms = counts(INLINE, "rv32")[1]
     assert (terms["functions"], terms["branches"], terms["calls"]) == (1, 4, 0)
     assert (terms["program"], terms["float"], terms["divide"], terms["subtract"], terms["wide"]) == (1, 1, 1, 0, 0)
+
+
+def test_tables_of_structs_and_uncompressed_instructions_count() -> None:
+    structs = "typedef struct {\n    int16_t a;\n    eb_copy copy; /* a copy */\n    uint8_t b, c[2], *d;\n} form;\n"
+    tables = "static const form forms[3] = {\n    {1, {0}, 2, {3, 4}, 0},\n};\n"
+    lines = (".insn  r 0x57, 1, 0x4c, t0, a6, a2", "mv     a0, a1", ".option norvc", "j      1f", ".option pop", "ret")
+    text = structs + tables + "__asm__(\n" + "\n".join(f'    "{line}\\n\\t"' for line in lines) + ");\n"
+    assert counts(text, "rv32")[0] == 3 * (4 + 36 + 4 + 4) + 4 + 2 + 4 + 2
 
 
 def test_arguments_count_where_several_calls_share_a_function() -> None:

@@ -16,7 +16,7 @@ ROOMS = {
     "cli.parsing",
     "cli.compiling", "model.ir", "model.axes",
     "model.choices", "model.compile", "model.emit", "model.formats", "model.interface_of", "model.kernels", "model.ops",
-    "model.passes", "model.plan", "model.surface",
+    "model.passes", "model.plan", "model.program_size", "model.surface",
 }  # fmt: skip
 # Parts of these rooms and packages that few models need.
 LATE = {

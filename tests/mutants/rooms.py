@@ -141,7 +141,8 @@ ROOMS: dict[str, Room] = {
         c=True,
     ),
     "views": Room(
-        ("edgebuild/model/fitting.py", "edgebuild/model/views/*.py"), _in("fit", "views", "fit")
+        ("edgebuild/model/fitting.py", "edgebuild/model/program_size.py", "edgebuild/model/views/*.py"),
+        _in("fit", "views", "fit"),
     ),
     "importers": Room(
         ("edgebuild/model/formats/**/*.py", "edgebuild/model/supported.py"), (*IMPORTED, *FAILURES, *WHOLE)

@@ -105,7 +105,7 @@ def test_all_bytes_of_the_arena_are_explained() -> None:
     for graph in networks():
         for way in WAYS:
             found = on_m4(graph, **way)
-            told = json.loads(report(program(found), ""))
+            told = json.loads(report(program(found), "", 0))
             taken = np.zeros(found.arena_bytes, bool)
             for b in told["layout"]["buffers"]:
                 taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True

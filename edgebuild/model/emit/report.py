@@ -115,7 +115,8 @@ SCHEMA = 2
 NO_TILE = "no tile fits: the core reaches its operands where they lie"
 
 
-def report(program: Program, sha256: str) -> str:
+def report(program: Program, sha256: str, code_bytes: int) -> str:
+    """The report as JSON. `sha256`: of the model file. `code_bytes`: estimated, of the smallest program with it."""
     plan, weights = program.plan, program.weights
     graph, arena = plan.graph, plan.arena_bytes
     layers = layer_rows(program)
@@ -134,7 +135,7 @@ def report(program: Program, sha256: str) -> str:
             "lower_bound_bytes": plan.lower_bound,
             "by_memory": {m: height for m, height in plan.layout.heights.items() if height},
         },
-        "rom": _rom(plan, weights),
+        "rom": _rom(plan, weights, code_bytes),
         "macs": {"model": macs + graph.removed_macs - plan.extra_macs, "generated": macs},
         "constant_channels": _constant_channels(graph),
         "schedule": {
@@ -194,13 +195,13 @@ def _energy(clocks: ClockSchedule) -> dict[str, Any]:
     return data
 
 
-def _rom(plan: Plan, weights: Weights) -> dict[str, Any]:
+def _rom(plan: Plan, weights: Weights, code: int) -> dict[str, Any]:
     tensors = {t.name: t.bytes for op in plan.graph.ops for t in plan.graph.operands(op) if t.constant}
     return {
         "weights_bytes": weights.linked_bytes,
         "header_bytes": HEADER if weights.offsets else 0,
         "tensors_bytes": sum(tensors.values()),
-        "estimated_code_bytes": plan.code_bytes,
+        "estimated_code_bytes": code,
         "memory": plan.weights_memory,
     }
 
