@@ -219,7 +219,7 @@ def _why(kernel: Kernel, fastest: Kernel, op: Op, graph: Graph, form: Form) -> s
     if kernel.variant == fastest.variant:
         return "it takes the fewest cycles" if fastest.alternatives else "no other serves"
     if form.in_place:
-        return "its result lies over its operand"
+        return "its result is placed in the memory of its operand"
     if form.scratch_limit is not None:
         return f"the plan leaves it {form.scratch_limit} B of scratch"
     if form.granularity:

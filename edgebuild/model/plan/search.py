@@ -686,7 +686,7 @@ def live_words(cutter: Cutter, steps: Sequence[Section], step: int, needed: int)
     live = live_set(cutter, steps, step)
     parts = [_described(cutter, part) for part in live.parts]
     if (o := live.overlap) is not None:
-        parts.append(f"less {o.saved} B as {_short(o.result)} lies over {_short(o.operand)}")
+        parts.append(f"less {o.saved} B as {_short(o.result)} is placed in the memory of {_short(o.operand)}")
     parts += [f"{needed - live.bytes} B between them"] if needed > live.bytes else []
     return f"live at this step: {', '.join(parts)}"
 
