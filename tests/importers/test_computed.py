@@ -13,8 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats.onnx.onnx_reader import read_onnx
 from edgebuild.model.ir import Array
+from edgebuild.model.ops import run
 
 HUGE, ONES = 2**31, np.ones((1, 1, 4, 4), np.float32)
+RNG = np.random.default_rng(0)
 node = helper.make_node
 
 
@@ -127,3 +129,20 @@ def test_an_operator_computes_what_the_evaluator_is_too_strict_for(tmp_path: Pat
     assert [op.kind for op in graph.ops] == ["add"]
     (total,) = (t.data for t in graph.tensors.values() if t.name == "sum")
     assert total == 1 + 3 + 6  # the sum of the shape
+
+
+@pytest.mark.parametrize("condition", [[[True]], [[False]], [[True, False, True, True]]])
+def test_constants_may_hold_nan_where_no_op_reads_them(condition: list[list[bool]], tmp_path: Path) -> None:
+    """As in jax.numpy.var: Where chooses between a variance and NaN by a condition that is the same everywhere."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [n, 4]) for name, n in (("x", 1), ("y", 2)))
+    constants = {"c": np.array(condition), "nan": np.full((2, 1), np.nan, np.float32), "one": np.float32(1)}
+    nodes = [node("Where", ["c", "x", "nan"], ["z"]), node("Add", ["z", "one"], ["y"])]
+    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "choice", [x], [y], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    if not np.all(condition):
+        with pytest.raises(EdgebuildError, match="holds values that are not numbers"):
+            read_onnx(tmp_path / "m.onnx")
+        return
+    value = RNG.normal(size=(1, 4)).astype(np.float32)
+    assert np.array_equal(run(read_onnx(tmp_path / "m.onnx"), value)["y"], np.repeat(value + np.float32(1), 2, axis=0))

@@ -31,14 +31,6 @@ def checked_size(t: Tensor, file: str) -> Tensor:
     return t
 
 
-def without_nan(data: Array, name: str, file: str) -> Array:
-    """`data`, the values of a constant. Raises EdgebuildError if one of them is NaN."""
-    if data.dtype.kind == "f" and np.isnan(data).any():
-        hint = "training that diverged leaves such a file: train again, or put a number in their place"
-        raise fail(f"constant '{name}' holds values that are not numbers", file=file, hints=[hint])
-    return data
-
-
 class GraphBuilder:
     """Tensors and ops read so far. `graph` is a live view of them for functions on graphs."""
 
@@ -126,6 +118,7 @@ class GraphBuilder:
                 self.ops.append(Op("copy", name, (name,), (y.name,), {}, "output"))
                 name = y.name
             own.append(name)
+        self._refuse_nan()
         graph = Graph(
             self.graph.file, tuple(self.ops), dict(self.tensors), tuple(inputs), tuple(own), self.graph.arithmetic
         )
@@ -133,6 +126,14 @@ class GraphBuilder:
         starts = enumerate(start for _, _, start in self.states)
         graph = replace(graph, states=tuple(State(first[0] + i, first[1] + i, start) for i, start in starts))
         return graph.with_ops(graph.ops)
+
+    def _refuse_nan(self) -> None:
+        """Raise EdgebuildError if an op reads a constant that holds NaN."""
+        for name in dict.fromkeys(name for op in self.ops for name in op.inputs):
+            data = self.tensors[name].data
+            if data is not None and data.dtype.kind == "f" and np.isnan(data).any():
+                hint = "training that diverged leaves such a file: train again, or put a number in their place"
+                raise fail(f"constant '{name}' holds values that are not numbers", file=self.graph.file, hints=[hint])
 
     def _each_is_written_once(self) -> None:
         """Raise EdgebuildError if a tensor of the file has the name of a tensor that this importer inserted."""

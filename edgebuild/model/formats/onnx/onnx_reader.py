@@ -21,7 +21,7 @@ from onnx import numpy_helper
 
 from ....base.errors import fail, visible
 from ...ir import Arithmetic, Graph, Quant, Tensor, real_values
-from ..builder import GraphBuilder, Node, checked_size, needed, without_nan
+from ..builder import GraphBuilder, Node, checked_size, needed
 from ..compose import batch_normalised, dequantize
 from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
@@ -134,7 +134,7 @@ def _constant(proto: onnx.TensorProto, file: str) -> Tensor:
         data = numpy_helper.to_array(proto)
     except (KeyError, TypeError, ValueError):
         raise fail(f"constant '{proto.name}' is damaged: type, shape and data disagree", file=file) from None
-    data = without_nan(preparation.in_float32(data), proto.name, file)
+    data = preparation.in_float32(data)
     return Tensor(proto.name, data.shape, str(data.dtype), None, data)
 
 

@@ -356,11 +356,26 @@ def eye(node: OnnxNode) -> list[onnx.NodeProto]:
     return parts.done(parts.op("EyeLike", zeros, **node.attributes))
 
 
+def choice(node: OnnxNode) -> list[onnx.NodeProto] | None:
+    """Expand Where to the operand that a constant condition chooses everywhere; None if it is not constant or varies.
+
+    Nothing reads the other operand: in JAX's variance it is NaN.
+    """
+    condition, *operands = (node.tensor(i) for i in range(3))
+    if condition.data is None or condition.data.min() != condition.data.max():
+        return None
+    chosen, parts = operands[not condition.data.all()], Parts(node)
+    if chosen.quant is not None:
+        return None
+    shape = np.broadcast_shapes(condition.shape, *(t.shape for t in operands))
+    return parts.done(parts.op("Expand", chosen.name, parts.longs(*shape)) if chosen.shape != shape else chosen.name)
+
+
 PARTS: Mapping[str, Callable[[OnnxNode], list[onnx.NodeProto] | None]] = {
     "Conv": convolution, "MaxPool": places_of_largest, "AveragePool": pool, "GlobalAveragePool": global_pool,
     "GlobalMaxPool": global_pool, "MatMulInteger": integer_product, "LpPool": length_pool, "GlobalLpPool": length_pool,
     "ConvTranspose": transpose_convolution, "Col2Im": columns_to_image, "MaxUnpool": unpooled,
-    "EyeLike": eye,
+    "EyeLike": eye, "Where": choice,
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from ....base.inputs import JSON, MODEL, read_bytes
 from ...ir import Arithmetic, Array, Graph, Quant, Tensor
 from ...ops.pointwise import attributes
 from .. import compose
-from ..builder import MAX_OPS, GraphBuilder, Node, Reader, checked_size, needed, without_nan
+from ..builder import MAX_OPS, GraphBuilder, Node, Reader, checked_size, needed
 from ..channels_first import ChannelsFirstNode
 from ..compose import axis_of
 from ..onnx.onnx_operators import READERS as ONNX
@@ -198,7 +198,7 @@ class Archive:
         bytes_ = [step * stored.itemsize for step in steps]
         view = np.lib.stride_tricks.as_strided(data[first:], shape, bytes_, writeable=False)
         whole = (view.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else view  # its upper half
-        return without_nan(np.array(whole, usual), name, self.file)
+        return np.array(whole, usual)
 
     def type_of(self, meta: Mapping[str, Any], name: str) -> tuple[str, tuple[int, ...]]:
         """Type of a tensor in the graph, and its shape. Raises EdgebuildError for dynamic or empty shapes."""
