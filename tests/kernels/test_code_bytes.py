@@ -136,20 +136,17 @@ def test_too_little_flash_is_said(tmp_path: Path) -> None:
         planned(model, "pulp-cluster", flash="1M", map="layer")
 
 
-def test_code_fits_its_memory_or_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Within the error of the estimate there is a warning, beyond it a refusal."""
-    model, target, outcomes = network("ds_cnn", tmp_path), tmp_path / "tight.yaml", []
+def test_code_that_may_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, target, warned = network("ds_cnn", tmp_path), tmp_path / "tight.yaml", []
     rom = json.loads(compile_model(model_request(model, "model", "mps2-an386", {"tile": "off"}))[-1].data)["rom"]
-    for part in (1.0, 0.95, 0.8):
+    for part in (1.0, 0.95):
         size = round(rom["estimated_code_bytes"] * part)
         memories = f"FLASH: {{size: 1M, roles: [weights]}}\n  CODE: {{origin: 0x200000, size: {size}, roles: [code]}}"
         target.write_text(f"inherits: mps2-an386\ndescription: little code\nmemories:\n  {memories}\n")
-        try:
-            compile_model(model_request(model, "model", str(target), {"tile": "off"}))
-            outcomes.append("may not fit: code about" in capsys.readouterr().err)
-        except EdgebuildError as error:
-            outcomes.append(re.search(r"code about \d+ B, memory CODE of tight has \d+ B", str(error)) is not None)
-    assert outcomes == [False, True, True]
+        compile_model(model_request(model, "model", str(target), {"tile": "off"}))
+        message = r"may not fit: code about \d+ B, memory CODE of tight has \d+ B"
+        warned.append(bool(re.search(message, capsys.readouterr().err)))
+    assert warned == [False, True]
 
 
 def unreached(source: Path, target: str) -> set[str]:
