@@ -242,6 +242,8 @@ LEVELS = (
     ("C", False, False, 0),
 )
 KEPT = len(LEVELS) - 1
+BUDGET = 12_000_000  # steps of the proofs of one function in all its forms; beyond that, it stays C
+CALLS = "unknown: it calls '"  # the begin of the reason if a callee is not proved
 DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(include|if|endif)[^\n]*\n", re.M)
 BLOCK = "\0"  # marks the end of a block that replaces a statement; the semicolon after it is removed
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
@@ -285,7 +287,9 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
         raise fail("only C that is not in the dialect yet can be adopted", file=str(path))
     read_text(path)  # raises EdgebuildError if it is not UTF-8
     request = replace(request, defines=(*request.defines, *POSITION_INDEPENDENT))
-    old, proved = version(request), set[str]()
+    old = version(request)
+    proved = {_code(old, f.full_name) for f in old.functions}  # code that stays as it is needs no proof
+    limits = dict.fromkeys(old.definitions, BUDGET)
     described = Path(request.layout.removeprefix("fixed:"))
     with TemporaryDirectory() as folder:
         file, patched = Path(folder) / path.name, Path(folder) / "patch.yaml"
@@ -302,11 +306,12 @@ def adopt(request: DriverRequest) -> tuple[str, list[Adopted], Sizes]:
         new = replace(request, sources=(file,), include_dirs=(path.parent, *request.include_dirs))
         while True:
             file.write_text(writer.text(), encoding="utf-8", newline="\n")
-            wrong = _wrong(writer, new, old, proved)
+            wrong = _wrong(writer, new, old, proved, limits)
             if not wrong:
                 return file.read_text(encoding="utf-8"), writer.functions, sizes
             for function, why in wrong.items():
-                function.plainer(why, KEPT - 1 if why.startswith("unknown") else 0)
+                is_spent = limits[function.function.full_name] <= 0
+                function.plainer(why, KEPT if is_spent else KEPT - 1 if why.startswith("unknown") else 0)
 
 
 def patch_of(svd: str, sizes: Sizes) -> str:
@@ -315,7 +320,9 @@ def patch_of(svd: str, sizes: Sizes) -> str:
     return yaml.safe_dump({"_svd": svd, **rows}, sort_keys=False)
 
 
-def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) -> dict[Adopted, str]:
+def _wrong(
+    writer: _Writer, new: DriverRequest, old: Program, proved: set[str], limits: dict[str, int]
+) -> dict[Adopted, str]:
     """Functions that need a plainer form, with the reason. Raises EdgebuildError for an error outside of functions.
 
     `proved`: the code of functions that are already proved.
@@ -329,12 +336,15 @@ def _wrong(writer: _Writer, new: DriverRequest, old: Program, proved: set[str]) 
         if blamed := writer.blamed(error, str(new.sources[0])):
             return blamed
         raise
-    code = {name: _code(program, name) for name in open_}
-    names = tuple(name for name in open_ if code[name] not in proved)
+    code = {f.full_name: _code(program, f.full_name) for f in old.functions}
+    same = {name for name, text in code.items() if text in proved}
+    names = tuple(name for name in open_ if name not in same)
     words = Words(new.sources[0].name, "the adopted source", {})
-    rows = compare_programs(old, program, words, names) if names else []
+    rows = compare_programs(old, program, words, names, same, limits) if names else []
     proved |= {code[r.function] for r in rows if r.verdict == "proved"}
-    return {open_[r.function]: f"{r.verdict}: {r.why}" for r in rows if r.verdict != "proved" and r.function in open_}
+    wrong = {open_[r.function]: f"{r.verdict}: {r.why}" for r in rows if r.verdict != "proved" and r.function in open_}
+    # A function whose callee gets a plainer form now is compared again with that form.
+    return {f: why for f, why in wrong.items() if CALLS not in why} or wrong
 
 
 def _code(program: Program, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -222,15 +222,30 @@ def test_a_function_is_proved_again_only_if_its_code_or_what_it_calls_changed(
 
     compare, rounds = adopt.compare_programs, list[tuple[str, ...]]()
 
-    def noted(old: Program, new: Program, words: Words, only: tuple[str, ...]) -> list[Comparison]:
+    def noted(old: Program, new: Program, words: Words, only: tuple[str, ...], *rest: Any) -> list[Comparison]:
         rounds.append(only)
-        rows = compare(old, new, words, only)
+        rows = compare(old, new, words, only, *rest)
         return [replace(r, verdict="proved") if r.function == "calls" else r for r in rows]
 
     monkeypatch.setattr(adopt, "compare_programs", noted)
     text = TWICE.replace("void f", "static void f") + "void calls(UART_TypeDef *u) { u->DR = 1; f(u); }\n"
     status, _, printed = adopted(tmp_path, text + "void other(UART_TypeDef *u) { u->DR = 2; }", capsys)
     assert (status, rounds) == (0, [("f", "calls", "other"), ("f", "calls")]), printed
+
+
+def test_many_branches_in_a_row_are_proved_within_the_steps_of_a_function(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgebuild.driver import adopt
+
+    branches = "".join(f" if (n & {1 << i}) u->DR = {i};" for i in range(11))  # 2048 paths
+    text = f"{STRUCTS}void many(UART_TypeDef *u, unsigned n) {{{branches} }}\n"
+    text += "void calls(UART_TypeDef *u) { u->DR = 9; many(u, u->DR); }\n"
+    text += "void tests(UART_TypeDef *u, unsigned n) { if (n) u->DR = 1; if (u->DR) many(u, n); }"
+    status, _, printed = adopted(tmp_path, text, capsys)
+    assert status == 0 and "3 of 3 functions" in printed, printed
+    monkeypatch.setattr(adopt, "BUDGET", 20_000)
+    assert "many: stays C: unknown: the proof is not at its end" in adopted(tmp_path, text, capsys)[2]
 
 
 @pytest.mark.parametrize(("text", "why"), STAYS)

@@ -6,7 +6,8 @@ leave equal registers, objects and variables.
 Induction: the loop invariant is that both sides agree at the head of a loop. A function is cut at the heads of its
 loops, so there are few paths between two cuts, whatever the number of turns. After a head, registers, objects and local
 variables have new symbols that both sides share. Constants, and parameters that are not assigned, keep their values
-as long as every path to the head agrees (Floyd, 1967; here for two programs).
+as long as every path to the head agrees (Floyd, 1967; here for two programs). Paths that meet again behind a
+statement may be cut there as well: n such statements then have 2n paths, in place of 2**n.
 
 A proof for arbitrary symbols holds for each turn. If it fails, the proof by unrolling decides.
 """
@@ -40,7 +41,7 @@ from .hardware import (
     neutral_of,
     solver_of,
 )
-from .interpreter import Interpreter, heads
+from .interpreter import JOIN, Interpreter, heads, joins
 from .objects import Closure
 from .places import Memory, body_of
 from .values import Cut, Decisions, EndlessWait, Int, Pruned, Real, bits_of
@@ -553,14 +554,17 @@ class LoopNode:
 
 @dataclass
 class Heads:
-    """Replays the heads on the path to a cut (`starts`), and cuts at the next head."""
+    """Replays the heads on the path to a cut (`starts`), and cuts at the next head. Joins are heads, too."""
 
     starts: tuple[Facts, ...]
     seen: int = 0
-    numbers: dict[int, int] = field(default_factory=dict)  # of loops, by the offsets of their bodies
+    numbers: dict[int, int] = field(default_factory=dict)  # of cuts, by their keys
 
     def __call__(self, program: Interpreter, body: ir.Node, turn: int) -> None:
-        at = (self.numbers[body.span[0]], turn)
+        number = self.numbers.get(_key(body, turn))
+        if number is None:
+            return
+        at = (number, turn)
         if self.seen == len(self.starts):
             raise Cut(at)
         _begin(program, self.starts[self.seen])
@@ -590,20 +594,23 @@ def _begin(program: Interpreter, facts: Facts) -> None:
 
 
 def has_loops(program: Interpreter, name: str) -> bool:
-    function = program.functions[name]
-    return function.body is not None and next(heads(program, body_of(function)), None) is not None
+    return program.functions[name].body is not None and bool(_cuts(program, name, False))
 
 
-def by_induction(name: str, source: Interpreter, other: Interpreter) -> tuple[bool, bool]:
-    """(proved, whether loops in callees were only unrolled for a few turns). A failure refutes nothing."""
-    numbers = [_numbers(p, name) for p in (source, other)]
-    if None in numbers or len(numbers[0] or ()) != len(numbers[1] or ()):
+def by_induction(name: str, source: Interpreter, other: Interpreter, joined: bool) -> tuple[bool, bool]:
+    """(proved, whether loops in callees were only unrolled for a few turns). A failure refutes nothing.
+
+    `joined`: the function is also cut where its paths meet again. Then few paths lead from one cut to the next.
+    """
+    cuts = [_cuts(p, name, joined) for p in (source, other)]
+    numbers = [{at: i for i, at in enumerate(own)} for own in cuts]
+    if [len(own) for own in cuts] != [len(numbers[0]), len(numbers[0])] or len(numbers[1]) < len(numbers[0]):
         return False, False
     aliases = _aliases(source, other, name) if source.side.in_order else {}
     for other.aliases in (aliases, {}) if aliases else ({},):
         with suppress(Different, Unknown, RecursionError):
             try:
-                return True, _Induction(name, (source, other), (numbers[0] or {}, numbers[1] or {})).run()
+                return True, _Induction(name, (source, other), (numbers[0], numbers[1])).run()
             finally:
                 source.heads = other.heads = None
     return False, False
@@ -620,11 +627,16 @@ def _aliases(source: Interpreter, other: Interpreter, name: str) -> dict[str, st
     return pairs
 
 
-def _numbers(program: Interpreter, name: str) -> dict[int, int] | None:
-    """Numbers of a function's loops by the offsets of their bodies; None if two begin at one offset."""
-    loops = list(heads(program, body_of(program.functions[name])))
-    starts = [(c.body if isinstance(c, ir.Loop) else c).span[0] for c in loops]
-    return {at: i for i, at in enumerate(starts)} if len(set(starts)) == len(starts) else None
+def _cuts(program: Interpreter, name: str, joined: bool) -> list[int]:
+    """The keys of a function's cuts: first of the heads of its loops."""
+    body = body_of(program.functions[name])
+    loops = [_key(c.body if isinstance(c, ir.Loop) else c, 0) for c in heads(program, body)]
+    return loops + [_key(c, JOIN) for c in joins(body) if joined]
+
+
+def _key(c: ir.Node, turn: int) -> int:
+    """The key of a cut: the offset of a loop's body or a label; below zero for the statement before a join."""
+    return ~c.span[0] if turn == JOIN else c.span[0]
 
 
 class _Induction:

@@ -41,17 +41,18 @@ class Unknown(Exception):
 class Effort:
     """Steps spent on the current function, and the solver's own count, which runs over all functions."""
 
+    most: int = LIMIT  # of `spent` for the function
     limit: int = LIMIT  # of `spent` at the end of the phase
     spent: int = 0
     counted: int = 0
 
-    def begin(self) -> None:
+    def begin(self, most: int = LIMIT) -> None:
         """Start counting for a function."""
-        self.limit, self.spent = LIMIT, 0
+        self.most, self.limit, self.spent = most, most, 0
 
     def phase(self) -> None:
         """Start counting for another method of proof."""
-        self.limit = min(LIMIT, self.spent + PHASE)
+        self.limit = min(self.most, self.spent + PHASE)
 
     def spend(self, amount: int) -> None:
         """Add steps. Raises Unknown beyond the limit."""

@@ -63,6 +63,7 @@ BRANCHING = (
     | ir.Intrinsic
     | ir.Other
 )
+JOIN = 2  # in place of a loop's turn: the end of a statement in a function's outermost block
 POLL = "the condition of a loop that waits"
 
 
@@ -403,7 +404,7 @@ class Interpreter:
     def call(self, function: ir.Function, arguments: list[Any]) -> Any:
         """Run a function with these arguments; returns its result."""
         if self.separate and self.active and all(isinstance(a, Int | Pointer | Real) for a in arguments):
-            again = any(f is function for f in self.active) or self._has_loops(function)
+            again = any(f is function for f in self.active) or self._has_loops(function) or self.has_joins(function)
             if again and function.form in ("function", "method"):
                 return self._supposed(function, arguments)
         outer, self.env = self.env, {}
@@ -431,6 +432,10 @@ class Interpreter:
         self.active.append(function)
         if sum(f.name == function.name for f in self.active) > DEPTH:
             raise Pruned
+
+    def has_joins(self, function: ir.Function) -> bool:
+        """Whether plain C has joins between which cuts save paths: to one join lead as many as to the end."""
+        return self.side.in_order and isinstance(function.body, ir.Block) and len(list(joins(function.body))) > 1
 
     def _has_loops(self, function: ir.Function) -> bool:
         """Whether a function, or one that it calls, has a loop."""
@@ -488,6 +493,8 @@ class Interpreter:
                     self.enter_at(c.statements[at], inner)
                 else:
                     self.statement(c.statements[at])
+                if self.heads is not None and self.is_cut() and c is self.active[0].body:
+                    self.heads(self, c.statements[at], JOIN)
                 at += 1
             except Goto as jump:
                 label = next((x for x in c.all() if isinstance(x, ir.Label) and x.name == jump.label), None)
@@ -725,6 +732,13 @@ def heads(run: Interpreter, body: ir.Node) -> Iterator[ir.Node]:
     """The heads of loops in a body: loops other than polls, and labels that are targets of backward jumps."""
     for c in body.all():
         if (isinstance(c, ir.Loop) and not run.is_poll(c)) or (isinstance(c, ir.Label) and is_head(body, c)):
+            yield c
+
+
+def joins(body: ir.Block) -> Iterator[ir.Node]:
+    """The statements of a function's outermost block behind which paths meet again."""
+    for c in body.statements:
+        if any(isinstance(x, ir.If | ir.Switch | ir.Choice | ir.Logical) for x in c.all()):
             yield c
 
 

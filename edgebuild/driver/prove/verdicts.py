@@ -31,6 +31,7 @@ from .hardware import (
     ADDRESS,
     EFFORT,
     INDEX,
+    LIMIT,
     BusAccess,
     Different,
     Home,
@@ -531,10 +532,14 @@ def _passed_on(source: Interpreter, prover: Prover) -> list[Verdict]:
 
 @dataclass
 class Prover:
-    """Verdicts on the functions of one driver, and the other functions that each proof supposes to be proved."""
+    """Verdicts on the functions of one driver, and the other functions that each proof supposes to be proved.
+
+    `limits`: steps left for a function, if not `LIMIT`. Such a function is not tried again if a callee has no proof.
+    """
 
     source: Interpreter
     other: Interpreter
+    limits: dict[str, int] = field(default_factory=dict)
     done: dict[str, Verdict] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
 
@@ -548,26 +553,29 @@ class Prover:
                 todo += self.needs[name]
         while weak := [n for n in self.done if self.done[n].what == "proved" and self._missing(n)]:
             for n in weak:
-                missing = self._missing(n)
+                missing, self.needs[n] = self._missing(n), set()
+                inside = self._alone(n, (False,))[0] if n not in self.limits else Verdict(n, "unknown")
                 why = f"it calls '{missing[0]}', which is not proved"
-                self.done[n] = replace(self.done[n], what="unknown", why=why)
+                self.done[n] = replace(inside, why=why) if inside.what == "unknown" else inside
         return [self.done[n] for n in names]
 
     def _missing(self, name: str) -> list[str]:
-        return sorted(n for n in self.needs[name] if self.done[n].what != "proved")
+        return sorted(n for n in self.needs.get(name, ()) if self.done[n].what != "proved")
 
-    def _alone(self, name: str) -> tuple[Verdict, set[str]]:
-        """(verdict on one function, functions supposed to be proved). The first try supposes loops and recursion."""
-        verdict = Verdict(name, "unknown")
-        EFFORT.begin()
-        for separate in (True, False):
+    def _alone(self, name: str, tries: tuple[bool, ...] = (True, False)) -> tuple[Verdict, set[str]]:
+        """(verdict on one function, functions supposed to be proved). `tries`: whether callees may be supposed."""
+        verdict, supposed = Verdict(name, "unknown"), set[str]()
+        EFFORT.begin(self.limits.get(name, LIMIT))
+        for separate in tries:
             for program in (self.source, self.other):
                 program.separate, program.supposed = separate, set()
             verdict = _verdict(name, self.source, self.other)
             supposed = self.source.supposed | self.other.supposed
             if verdict.what == "proved" or not supposed:
-                return verdict, supposed
-        return verdict, set()
+                break
+        if name in self.limits:
+            self.limits[name] -= EFFORT.spent
+        return verdict, supposed if verdict.what == "proved" else set()
 
 
 def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
@@ -576,9 +584,11 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
         for program in (source, other):
             program.answers, program.given = {}, ()
         source.hints, other.assumed = [], []
-        if has_loops(source, name):
+        for joined in (False, True):
+            if not (source.has_joins(source.functions[name]) if joined else has_loops(source, name)):
+                continue
             EFFORT.phase()
-            done, bounded = by_induction(name, source, other)
+            done, bounded = by_induction(name, source, other, joined)
             if done and not bounded:
                 return Verdict(name, "proved")
         if not source.separate or has_loops(source, name):  # unrolled loops have many paths: try a few first

@@ -6,7 +6,7 @@ names of registers in messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,14 +46,24 @@ def prove_versions(old: DriverRequest, new: DriverRequest, only: tuple[str, ...]
     return compare_programs(version(old), version(new), words, only)
 
 
-def compare_programs(old: Program, new: Program, words: Words, only: tuple[str, ...] = ()) -> list[Comparison]:
-    """Compare two programs as `prove_versions` does."""
+def compare_programs(
+    old: Program,
+    new: Program,
+    words: Words,
+    only: tuple[str, ...] = (),
+    proved: Collection[str] = (),
+    limits: dict[str, int] | None = None,
+) -> list[Comparison]:
+    """Compare two programs as `prove_versions` does. `proved`: functions that are proved; `limits`: see `Prover`."""
     layout = Layout({}, Bus(32, True), "fixed", True, 0, 0, 0)
     first, second = (Interpreter(p, Dialect({}, {}, {}), layout, Views(), Side()) for p in (old, new))
     names, every = list(only) or _names([old, new]), first.functions.keys() | second.functions.keys()
     if unknown := next((n for n in names if n not in every), None):
         raise fail(f"option 'function': no function '{unknown}'{did_you_mean(unknown, every)}")
-    verdicts = Prover(first, second).all([n for n in names if n in first.functions and n in second.functions])
+    done = {n: Verdict(n, "proved") for n in proved}
+    verdicts = Prover(first, second, limits or {}, done).all(
+        [n for n in names if n in first.functions and n in second.functions]
+    )
     rows = {v.function: words.comparison(v, first.functions[v.function]) for v in verdicts}
     for n in rows:
         first_sizes, second_sizes = ([p.type.size for p in s.functions[n].parameters] for s in (first, second))
