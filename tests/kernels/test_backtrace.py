@@ -71,8 +71,8 @@ gdb.execute('kill')
 
 def in_assembly(plan: Plan) -> list[str]:
     """Names of the C functions whose body is assembly."""
-    made = program(plan)
-    text = "".join([*(helper.text for helper in made.helpers), *(f.text for f in made.functions)])
+    unit = program(plan)
+    text = "".join([*(helper.text for helper in unit.helpers), *(f.text for f in unit.functions)])
     return re.findall(r"__attribute__\(\(naked[^{]*?(\w+)\(\n", text)
 
 
@@ -100,7 +100,7 @@ def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
     """From every kernel of a keyword spotter, compiled or in assembly, with the flags of the target."""
     model = tmp_path / "model.onnx"
     onnx.save(quantized(ZOO["ds_cnn"]()), model)
-    assembly = assert_found(ModelRequest(model, "g0", target, tile=tile), tmp_path)
+    assembly = assert_led_back(ModelRequest(model, "g0", target, tile=tile), tmp_path)
     assert assembly or tile == "rolling"
 
 
@@ -108,7 +108,7 @@ def test_back_to_main(target: str, tile: str, tmp_path: Path) -> None:
 def test_back_to_main_where_flash_is_free(tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(conv(6, 6, 64, 8, (3, 3))())
-    assembly = assert_found(ModelRequest(model, "g0", "mps2-an386", optimize="speed"), tmp_path)
+    assembly = assert_led_back(ModelRequest(model, "g0", "mps2-an386", optimize="speed"), tmp_path)
     assert {name.split("_")[1] for name in assembly} >= {"winograd", "winograd4"}
 
 
@@ -118,17 +118,17 @@ def test_back_to_main_where_flash_is_free(tmp_path: Path) -> None:
 def test_back_to_main_from_random_networks(target: str, form: str, seed: int, tmp_path: Path) -> None:
     model = tmp_path / f"model.{'tflite' if form.startswith('tflite') else 'onnx'}"
     model.write_bytes(WRITERS[form].write(drawn(form, seed)))
-    assert_found(ModelRequest(model, "g0", target, tile="auto"), tmp_path)
+    assert_led_back(ModelRequest(model, "g0", target, tile="auto"), tmp_path)
 
 
-def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
+def assert_led_back(request: ModelRequest, tmp_path: Path) -> list[str]:
     """Names of the functions in assembly; every kernel was stopped at, and led back to `main`.
 
     Of kernels with equal bodies gcc keeps one.
     """
-    known = load_target(request.target)
-    plan = plan_model(request, known)
-    run_plans(known, [plan], [random_inputs(plan.graph, 1)], tmp_path, debug=True)
+    chip = load_target(request.target)
+    plan = plan_model(request, chip)
+    run_plans(chip, [plan], [random_inputs(plan.graph, 1)], tmp_path, debug=True)
     assembly = in_assembly(plan)
     kernels = [f.name for f in program(plan).functions]
     with (tmp_path / "program.elf").open("rb") as file:
@@ -136,8 +136,8 @@ def assert_found(request: ModelRequest, tmp_path: Path) -> list[str]:
     names = [name for name in [*kernels, *assembly] if name in symbols]
     inlined = [name for name in kernels if name not in symbols]
     (tmp_path / "script.py").write_text(SCRIPT.format(names=names, inlined=inlined, every=3))
-    assert known.runner is not None
-    command = [word.replace("{elf}", "program.elf") for word in known.runner.command]
+    assert chip.runner is not None
+    command = [word.replace("{elf}", "program.elf") for word in chip.runner.command]
     # We listen before the simulator starts, so that the debugger can connect however late the simulator is.
     with socket.socket(socket.AF_UNIX) as listener:
         with contextlib.chdir(tmp_path):

@@ -74,24 +74,24 @@ def test_narrow_images(target: str, tmp_path: Path) -> None:
 
 def test_axes() -> None:
     """A column becomes a row; a window over all of the image becomes a sum over one pixel."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for kind, integer, seed in LAYERS:
         g = prepared(layer(seed, kind, integer))
         op, around = canonical(g.ops[0], g, rolled=False)
         _, height, width, _ = around.operands(op)[0].shape
-        found["row"] += (height, op is g.ops[0]) == (1, False) and width > 1
-        found["pixel"] += (height, width, op is g.ops[0]) == (1, 1, False)
+        counts["row"] += (height, op is g.ops[0]) == (1, False) and width > 1
+        counts["pixel"] += (height, width, op is g.ops[0]) == (1, 1, False)
         (x,) = random_inputs(g, 1, seed)[0]
         values = [t.data for t in around.operands(op)[1:]]
         spec, y = ops.SPECS[op.kind], g.result(g.ops[0])
         have = spec.reference(op, around, x.reshape(around.operands(op)[0].shape), *values)
         compare(g, [x], [have.reshape(y.shape)])
         if (whole := ungrouped(op, around)) is not None:
-            found["groups"] += 1
+            counts["groups"] += 1
             values[0] = whole[1].operands(whole[0])[1].data
             one = spec.reference(*whole, x.reshape(around.operands(op)[0].shape), *values)
             assert np.array_equal(one, have)
-    assert min(found[name] for name in ("row", "pixel", "groups")) > 3, found
+    assert min(counts[name] for name in ("row", "pixel", "groups")) > 3, counts
 
 
 def test_taps_in_padding() -> None:

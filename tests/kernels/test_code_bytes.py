@@ -52,10 +52,10 @@ def planned(model: Path, target: str, **options: Any) -> Plan:
     return plan_model(model_request(model, "model", target, {"tile": "off", **options}), load_target(target))
 
 
-def code(found: Plan) -> int:
-    pairs = [pair for s in found.steps for pair in zip(s.ops, s.forms, strict=True)]
-    kernels = [kernel_of(op, found.graph, form) for op, form in pairs]
-    return code_bytes(kernels, found.graph.arithmetic, found.cutter.form)
+def code(choice: Plan) -> int:
+    pairs = [pair for s in choice.steps for pair in zip(s.ops, s.forms, strict=True)]
+    kernels = [kernel_of(op, choice.graph, form) for op, form in pairs]
+    return code_bytes(kernels, choice.graph.arithmetic, choice.cutter.form)
 
 
 @pytest.mark.one_in(6)
@@ -64,26 +64,26 @@ def code(found: Plan) -> int:
 @pytest.mark.parametrize("name", ["ds_cnn", "3"])
 def test_less_code_for_few_instructions(name: str, target: str, tmp_path: Path) -> None:
     """`balanced` takes no more flash than `speed`, costs at most MAX_SLOWER, and results stay equal."""
-    model, known = network(name, tmp_path), load_target(target)
+    model, chip = network(name, tmp_path), load_target(target)
     sizes = {}
     for optimize in ("speed", "balanced"):
         request = model_request(model, "model", target, {"tile": "off", "optimize": optimize})
-        sizes[optimize] = verify(model, known, compile_model(request))
+        sizes[optimize] = verify(model, chip, compile_model(request))
         assert sizes[optimize]["equal"]
     fast, less = (planned(model, target, optimize=optimize) for optimize in ("speed", "balanced"))
     assert instructions(less.steps) <= (1 + MAX_SLOWER) * instructions(fast.steps) + 1
     assert less.arena_bytes == fast.arena_bytes
     assert less.flash_bytes <= fast.flash_bytes and sizes["balanced"]["flash_bytes"] <= sizes["speed"]["flash_bytes"]
-    for found, size in ((fast, sizes["speed"]), (less, sizes["balanced"])):  # calls and start-up are beside kernels
-        assert 0.5 * size["code_bytes"] < code(found) < 1.1 * size["code_bytes"]
+    for choice, size in ((fast, sizes["speed"]), (less, sizes["balanced"])):  # calls and start-up are beside kernels
+        assert 0.5 * size["code_bytes"] < code(choice) < 1.1 * size["code_bytes"]
 
 
 def test_a_decoupled_plan_has_no_more_code_than_another(tmp_path: Path) -> None:
     """Exponentials are computed in both, not read from a table; the op that gathers keeps its kernel."""
-    found = planned(network("ds_cnn", tmp_path), "stm32f767")
-    first = next(op.outputs[0] for op in found.graph.ops if op.kind == "depthwise_conv2d")
-    decoupled = plan(found.graph, found.target, found.request, {first: (4, False)})
-    for p in (found, decoupled):
+    ordinary = planned(network("ds_cnn", tmp_path), "stm32f767")
+    first = next(op.outputs[0] for op in ordinary.graph.ops if op.kind == "depthwise_conv2d")
+    decoupled = plan(ordinary.graph, ordinary.target, ordinary.request, {first: (4, False)})
+    for p in (ordinary, decoupled):
         forms = {op.kind: form for s in p.steps for op, form in zip(s.ops, s.forms, strict=True)}
         assert forms["softmax"].variant == "computed exponentials"
     assert first in decoupled.decoupled
@@ -102,8 +102,8 @@ def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
 @pytest.mark.needs(*NEEDS)
 def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
     """ResNet-8 needs the assembly of one rounding only."""
-    found = planned(network("resnet8", tmp_path), "riscv-virt")
-    assert code(found) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
+    balanced = planned(network("resnet8", tmp_path), "riscv-virt")
+    assert code(balanced) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
 
 
 @pytest.mark.one_in(4)
@@ -112,18 +112,18 @@ def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ds_cnn", "5"])
 def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tmp_path: Path) -> None:
     """Between `balanced` and `size` the limit is kept, by the linked program roughly, and results stay equal."""
-    model, known = network(name, tmp_path), load_target(target)
+    model, chip = network(name, tmp_path), load_target(target)
     ways = {optimize: planned(model, target, optimize=optimize) for optimize in ("balanced", "size")}
-    most, least = (found.flash_bytes for found in ways.values())
+    most, least = (choice.flash_bytes for choice in ways.values())
     wide = planned(model, target, flash=str(most))
     assert [s.forms for s in wide.steps] == [s.forms for s in ways["balanced"].steps]
     limit = (most + least) // 2
     request = model_request(model, "model", target, {"tile": "off", "flash": str(limit)})
-    found = plan_model(request, known)
-    assert found.flash_bytes <= limit < most
-    assert instructions(ways["balanced"].steps) <= instructions(found.steps) <= instructions(ways["size"].steps)
-    less = verify(model, known, compile_model(request))
-    more = verify(model, known, compile_model(replace(request, flash=None)))
+    choice = plan_model(request, chip)
+    assert choice.flash_bytes <= limit < most
+    assert instructions(ways["balanced"].steps) <= instructions(choice.steps) <= instructions(ways["size"].steps)
+    less = verify(model, chip, compile_model(request))
+    more = verify(model, chip, compile_model(replace(request, flash=None)))
     assert less["equal"] and less["flash_bytes"] < more["flash_bytes"]
     assert less["flash_bytes"] <= 1.1 * limit
 

@@ -55,8 +55,8 @@ def test_an_activation_that_follows(target: str, tmp_path: Path) -> None:
     graphs = [curve(f, 2.0**-12, 33, clamp) for f in ("sigmoid", "tanh") for clamp in clamps]
     values = np.linspace(-(2**15), 2**15 - 1, 33).astype(np.int16).reshape(1, 33)
     form = form_of(load_target(target))
-    found = run_on(load_target(target), graphs, [[[values]]] * len(graphs), tmp_path)
-    for graph, ((y,),) in zip(graphs, found, strict=True):
+    results = run_on(load_target(target), graphs, [[[values]]] * len(graphs), tmp_path)
+    for graph, ((y,),) in zip(graphs, results, strict=True):
         low, high = graph.ops[0].attrs["clamp"]
         plain = SPECS["pointwise"].reference(curve(graph.ops[0].attrs["function"], 2.0**-12, 33).ops[0], graph, values)
         steps = (2**15 * low, 2**15 * high if high is not None else 2**15 - 1)
@@ -72,17 +72,17 @@ def test_curves_of_one_network(target: str, tmp_path: Path) -> None:
     scales, functions, count = (2.0**-11, 2.0**-15, 2.0**-15, 2.0**-15), ("tanh", "sigmoid", "tanh"), 41
     names = ("x", "a", "b", "y")
     tensors = {n: Tensor(n, (1, count), "int16", Quant((s,), (0,))) for n, s in zip(names, scales, strict=True)}
-    made = [
+    nodes = [
         Op("pointwise", f + o, (i,), (o,), attributes(f)) for f, i, o in zip(functions, names, names[1:], strict=False)
     ]
-    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made)
+    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(nodes)
     values = np.linspace(-(2**15), 2**15 - 1, count).astype(np.int16).reshape(1, count)
     want = values
-    for op in made:
+    for op in nodes:
         want = SPECS["pointwise"].reference(op, graph, want)
     for optimize in ("speed", "size"):
-        ((found,),) = run_on(load_target(target), [graph], [[[values]]], tmp_path, optimize=optimize)
-        assert np.array_equal(found[0], want)
+        ((results,),) = run_on(load_target(target), [graph], [[[values]]], tmp_path, optimize=optimize)
+        assert np.array_equal(results[0], want)
 
 
 @pytest.mark.needs(*NEEDS)
@@ -90,14 +90,14 @@ def test_rows_between_words(tmp_path: Path) -> None:
     """Row by row, each second row of 33 values begins in the middle of a word."""
     scales = {"x": 2.0**-12, "a": 2.0**-15, "b": 2.0**-15, "y": 2.0**-14}
     tensors = {n: Tensor(n, (1, 16, 11, 3), "int16", Quant((s,), (0,))) for n, s in scales.items()}
-    made = [
+    nodes = [
         Op("pointwise", "a", ("x",), ("a",), attributes("sigmoid")),
         Op("pointwise", "b", ("x",), ("b",), attributes("tanh")),
         Op("mul", "y", ("a", "b"), ("y",), {"clamp": (None, None)}),
     ]
-    graph, target = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made), load_target("mps2-an386")
-    found = plan(graph, target, ModelRequest(Path("x"), "g0", target.name, objective="ram"))
-    assert found.tiled
+    graph, target = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(nodes), load_target("mps2-an386")
+    tiled = plan(graph, target, ModelRequest(Path("x"), "g0", target.name, objective="ram"))
+    assert tiled.tiled
     vectors = random_inputs(graph, 2, 1)
-    for vector, row in zip(vectors, run_plans(target, [found], [vectors], tmp_path)[0], strict=True):
+    for vector, row in zip(vectors, run_plans(target, [tiled], [vectors], tmp_path)[0], strict=True):
         compare(graph, vector, row)

@@ -105,7 +105,7 @@ def test_whole_networks(model: str, tmp_path: Path) -> None:
 
 def test_the_buffer_is_part_of_the_plan() -> None:
     graph = next(g for g in candidates() if g.ops[0].kind == "depthwise_conv2d")
-    found = decoupled(graph, "n", 2)
-    (name, size), *_ = found.steps[0].inner.items()
+    choice = decoupled(graph, "n", 2)
+    (name, size), *_ = choice.steps[0].inner.items()
     assert size >= 2 * plan(graph, TARGET, ModelRequest(Path("x"), "n", TARGET.name)).steps[0].inner[name] - 4
-    assert name in found.places
+    assert name in choice.places

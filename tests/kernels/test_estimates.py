@@ -38,12 +38,12 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("options", [{"tile": "rolling"}, {"objective": "ram"}], ids=["rolling", "ram"])
 @pytest.mark.parametrize("target", ["riscv-virt", "mps2-an385", "mps2-an386", "microbit"])
 def test_rolled_runs(target: str, options: dict[str, str], model: Path) -> None:
-    request, known = model_request(model, "model", target, options), load_target(target)
-    found = plan_model(request, known)
-    assert found.tiled
-    result = verify(model, known, compile_model(request))
+    request, chip = model_request(model, "model", target, options), load_target(target)
+    planned = plan_model(request, chip)
+    assert planned.tiled
+    result = verify(model, chip, compile_model(request))
     assert result["equal"]
-    assert abs(instructions(found.steps) / result["instructions"] - 1) < OFF
+    assert abs(instructions(planned.steps) / result["instructions"] - 1) < OFF
 
 
 @pytest.mark.needs(*NEEDS)

@@ -52,12 +52,12 @@ def differences(graphs: list[Graph]) -> list[Graph]:
 @cache
 def drawn() -> tuple[Graph, ...]:
     """Layers of all kinds, and those that rows with rare conditions serve."""
-    found = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
-    found += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
-    found += differences(found)
+    graphs = [g for g in layers() if len(g.ops) == 1 and not ops.SPECS[g.ops[0].kind].view]
+    graphs += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
+    graphs += differences(graphs)
     large = [network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6)]
     large += [network(seed, "dense", columns=(1301,)) for seed in range(6)]  # that words do not divide
-    return (*found, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))
+    return (*graphs, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))
 
 
 def place_of(row: Row) -> str:
@@ -73,9 +73,9 @@ def recorded(row: Row, number: int, served: set[int]) -> Row:
     """The row, which notes that it made a kernel."""
 
     def make(layer: KernelLayer) -> Kernel | None:
-        made = row.make(layer)
-        served.update([number] if made is not None else [])
-        return made
+        kernel = row.make(layer)
+        served.update([number] if kernel is not None else [])
+        return kernel
 
     return replace(row, make=make)
 

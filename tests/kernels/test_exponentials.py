@@ -75,9 +75,9 @@ def test_exponentials_are_those_of_the_table(tmp_path: Path) -> None:
     scales = np.concatenate([scales, [2.0**-k for k in range(-2, 12)]])
     tables = [normalization._exp_table(float(scale)) for scale in scales]
     factors = [normalization.distance_factor(float(scale)) for scale in scales]
-    found = kernels.used_helpers(["eb_exp_of_distance"], Arithmetic.TFLITE)
+    helpers = kernels.used_helpers(["eb_exp_of_distance"], Arithmetic.TFLITE)
     calls = (CALL.format(n=len(t), m=m.mantissa, shift=m.shift) for t, m in zip(tables, factors, strict=True))
-    text = PROGRAM.format(helpers="\n".join(h.text for h in found), calls="\n".join(calls))
+    text = PROGRAM.format(helpers="\n".join(h.text for h in helpers), calls="\n".join(calls))
     (tmp_path / "exponentials.c").write_text(text)
     flags = ["-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     checked(["gcc", *flags, "exponentials.c", "-o", "exponentials"], tmp_path)
@@ -95,11 +95,11 @@ def test_softmax_without_a_table(target: str, tmp_path: Path, monkeypatch: pytes
 def test_a_plan_weighs_the_table_against_instructions(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(quantized(ZOO["ds_cnn"]()).SerializeToString())
-    taken = {}
+    variants = {}
     for optimize in ("speed", "balanced"):
         options = {"tile": "off", "optimize": optimize}
         plan = plan_model(model_request(file, "model", "mps2-an386", options), load_target("mps2-an386"))
         pairs = [pair for s in plan.steps for pair in zip(s.ops, s.forms, strict=True)]
-        made = [kernel_of(op, plan.graph, form) for op, form in pairs if op.kind == "softmax"]
-        taken[optimize] = [(k.variant, len(k.constants)) for k in made]
-    assert taken == {"speed": [("portable", 1)], "balanced": [("computed exponentials", 0)]}
+        softmaxes = [kernel_of(op, plan.graph, form) for op, form in pairs if op.kind == "softmax"]
+        variants[optimize] = [(k.variant, len(k.constants)) for k in softmaxes]
+    assert variants == {"speed": [("portable", 1)], "balanced": [("computed exponentials", 0)]}

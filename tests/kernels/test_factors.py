@@ -64,14 +64,14 @@ def scaled(s: Sums, factored: Factors, x: Array) -> Array:
 def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -> None:
     """At sums where results begin, around them, at the ends, and at random ones."""
     rng = np.random.default_rng(3)
-    units, taken, checked = set[int](), 0, 0
+    units, single, checked = set[int](), 0, 0
     for _ in range(60):
         s = drawn(rng, arithmetic, rectified, rng.integers(2, rng.choice([4, 10, 10, 23]), 64))
         if s.finish == "sums":
             continue
         checked += 1
         factored = factors(s)
-        taken += factored.words.shape[1] == 1
+        single += factored.words.shape[1] == 1
         if not factored.unit:
             continue
         units.add(factored.unit)
@@ -83,7 +83,7 @@ def test_one_word_gives_what_two_give(arithmetic: Arithmetic, rectified: bool) -
         x = np.clip(x, -s.bound[:, None], s.bound[:, None])
         exact = fixedpoint.requantize(x, s.mantissa[:, None], -s.right[:, None], arithmetic) + s.y_zero
         np.testing.assert_array_equal(scaled(s, factored, x), np.clip(exact, s.low, s.high))
-    assert taken > checked / 2 > 15 and len(units) > 1, (taken, checked, units)
+    assert single > checked / 2 > 15 and len(units) > 1, (single, checked, units)
 
 
 def test_factors_that_no_word_holds() -> None:
@@ -112,10 +112,10 @@ def test_kernels_of_two_words(target: str, variant: str, tmp_path: Path, monkeyp
     form = form_of(load_target(target))
     count = 250 if variant == "dsp 4 pixels" else 60  # few layers suit it
     layers = [g for kind in ("conv2d", "depthwise_conv2d", "dense") for g in integer(kind, count)]
-    layers += [made(seed) for made in (network, eights) for seed in range(20)]
-    taken = [g for g in layers if variant in variants_of(g, form)]
-    assert len(taken) > 2
-    check(target, taken[:20], tmp_path)
+    layers += [build(seed) for build in (network, eights) for seed in range(20)]
+    chosen = [g for g in layers if variant in variants_of(g, form)]
+    assert len(chosen) > 2
+    check(target, chosen[:20], tmp_path)
 
 
 def test_constants_take_little_more_than_the_tensors(tmp_path: Path) -> None:

@@ -44,15 +44,15 @@ def with_int8_weights(graph: Graph) -> Graph:
 def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exact: bool = True) -> None:
     """`exact`: results are those of the plain kernels to the last bit, where products and sums are not fused."""
     inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
-    found = []
+    results = []
     small = form_of(load_target(target), ModelRequest(Path("x"), "small", target, optimize="size"))
     variants = {kernel_of(op, replace(g), small).variant for g in graphs for op in g.ops if op.kind in KINDS}
     assert not variants & {IN_C, IN_REGISTERS}
     for optimize in ("balanced", "size") if exact else ("balanced",):
         (own := folder / optimize).mkdir()
         fresh = [replace(graph) for graph in graphs]  # a graph keeps the kernels that were chosen for it
-        found.append(run_on(load_target(target), fresh, inputs, own, tile=tile, optimize=optimize))
-    for graph, vectors, rows, others in zip(graphs, inputs, found[0], found[-1], strict=True):
+        results.append(run_on(load_target(target), fresh, inputs, own, tile=tile, optimize=optimize))
+    for graph, vectors, rows, others in zip(graphs, inputs, results[0], results[-1], strict=True):
         for vector, row, other in zip(vectors, rows, others, strict=True):
             compare(graph, vector, row)
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, other, strict=True))
@@ -67,10 +67,10 @@ def test_single_layers(target: str, most: int, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(kernels, "by_cost", preferring(IN_C))
     graphs = [g for kind in KINDS for g in [g for g in thrown(kind, 200) if of_floats(g, target, IN_C)][:12]]
     graphs = [with_int8_weights(g) if at % 3 == 2 else g for at, g in enumerate(graphs)]
-    taken = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
+    chosen = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
     assert {g.ops[0].kind for g in graphs} == set(KINDS)
-    assert {k.shape["scaled"] for k in taken} == {False, True}
-    assert {k.shape["overlap"] for k in taken} == {False, most < 8}
+    assert {k.shape["scaled"] for k in chosen} == {False, True}
+    assert {k.shape["overlap"] for k in chosen} == {False, most < 8}
     check(target, graphs, tmp_path)
 
 
@@ -120,13 +120,13 @@ def test_registers(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.M
     """Blocks of four pixels and of one, groups, dilation, results that four does not divide, both forms of matrices."""
     monkeypatch.setattr(kernels, "by_cost", preferring(IN_REGISTERS))
     graphs = drawn(target)
-    taken = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
-    windows = [k.shape for k in taken if k.shape["most"] > 1]
+    chosen = [kernel_of(g.ops[0], replace(g), form_of(load_target(target))) for g in graphs]
+    windows = [k.shape for k in chosen if k.shape["most"] > 1]
     assert {s["groups"] > 1 for s in windows} == {s["whole"] for s in windows} == {False, True}
     assert {s["back"] > 0 for s in windows} == {s["OW"] > 7 for s in windows} == {False, True}
     rests = {name.removeprefix("eb_").removeprefix("mve_").removesuffix("_fused") for name in BLOCKS}
     own = {of_core(form_of(load_target(target)).core, rest.removeprefix("float")) for rest in rests}
-    assert {k.shape[name] for k in taken for name in ("one", "function")} == own
+    assert {k.shape[name] for k in chosen for name in ("one", "function")} == own
     check(target, graphs, tmp_path, tile, exact=target == "mps2-an386")
 
 

@@ -46,8 +46,8 @@ class Wide(Net):
         return self.keep(Tensor("x", shape, self.integer, self.quant(0.02)))
 
     def add(self, kind: str, operands: Sequence[Tensor], quant: Quant, **attrs: Any) -> Tensor:
-        found = super().add(kind, operands, quant, **attrs)
-        return self.keep(replace(found, dtype=self.integer))
+        result = super().add(kind, operands, quant, **attrs)
+        return self.keep(replace(result, dtype=self.integer))
 
     def summed(self, kind: str, x: Tensor, k: int, taps: tuple[int, ...], **attrs: Any) -> Tensor:
         shape = (1, *taps, k) if kind == "depthwise_conv2d" else (k, *taps, x.shape[-1] // attrs.get("groups", 1))
@@ -161,10 +161,10 @@ def test_odd_numbers_of_channels(target: str, tmp_path: Path) -> None:
     drawn = [(kind, integer, seed) for kind in kinds for integer in ("int8", "int16") for seed in range(20)]
     graphs = [network(seed, kind, integer=integer, **sizes) for kind, integer, seed in drawn]
     form = form_of(load_target(TARGET))
-    found = [kernel_of(op, g, form) for g in graphs for op in g.ops]
-    narrow = [k.shape for k in found if k.shape.get("flat") and not k.shape["wide"]]
+    chosen = [kernel_of(op, g, form) for g in graphs for op in g.ops]
+    narrow = [k.shape for k in chosen if k.shape.get("flat") and not k.shape["wide"]]
     assert min(Counter(shape["rest"] for shape in narrow).values()) > 2, narrow
-    runs = Counter(k.shape["wide"] for k in found if k.shape.get("flat") and k.shape["run"] != 1)
+    runs = Counter(k.shape["wide"] for k in chosen if k.shape.get("flat") and k.shape["run"] != 1)
     assert min(runs[False], runs[True]) > 2, runs
     check(target, graphs, tmp_path)
 
@@ -176,9 +176,9 @@ def test_large_sums(tmp_path: Path) -> None:
     drawn = [("conv2d", 12), ("dense", 8), ("transpose_conv2d", 8)]
     graphs = [network(seed, kind, **sizes) for kind, count in drawn for seed in range(count)]
     form = form_of(load_target(TARGET))
-    found = [kernel_of(op, g, form) for g in graphs for op in g.ops]
-    single = Counter(k.template for k in found if k.variant == "dsp 1 pixel, large sums")
-    rests = Counter(k.shape["rest"] for k in found if k.shape.get("paired") and k.shape["blocks"])
+    chosen = [kernel_of(op, g, form) for g in graphs for op in g.ops]
+    single = Counter(k.template for k in chosen if k.variant == "dsp 1 pixel, large sums")
+    rests = Counter(k.shape["rest"] for k in chosen if k.shape.get("paired") and k.shape["blocks"])
     assert min(len(single), rests[0], rests[1]) > 1, (single, rests)
     check(TARGET, graphs, tmp_path)
     (tmp_path / "rows").mkdir()
@@ -192,8 +192,8 @@ def test_columns_that_do_not_overlap(target: str, tmp_path: Path) -> None:
     """Those that one input makes are one pixel of the kernel; whole and row by row."""
     form = form_of(load_target(target))
     graphs = [network(seed, "upwards", integer=integer) for integer in ("int8", "int16") for seed in range(16)]
-    made = [kernel_of(op, g, form).shape for g in graphs for op in g.ops]
-    assert sum(shape.get("columns") not in (None, shape["OW"]) for shape in made) > 8, made
+    shapes = [kernel_of(op, g, form).shape for g in graphs for op in g.ops]
+    assert sum(shape.get("columns") not in (None, shape["OW"]) for shape in shapes) > 8, shapes
     check(target, graphs, tmp_path)
     (tmp_path / "rows").mkdir()
     chains = [network(seed, "upwards", "conv2d") for seed in range(10)]
@@ -235,8 +235,8 @@ def test_wide_layers(target: str, tmp_path: Path) -> None:
     graphs = [network(seed, kind, integer="int16") for kind in WIDE for seed in range(16)]
     graphs += [g for g in examples(single_ops("batch_matmul"), 60) if g.result(g.ops[0]).dtype == "int16"]
     graphs += [network(seed, "conv2d", integer="int16", channels=(1, 2)) for seed in range(100, 130)]
-    found = variants(graphs)
-    assert min(found[name] for name in [*WIDE.values(), "dsp taps in registers"]) > 4, found
+    counts = variants(graphs)
+    assert min(counts[name] for name in [*WIDE.values(), "dsp taps in registers"]) > 4, counts
     check(target, graphs, tmp_path)
 
 
@@ -257,8 +257,8 @@ def test_wide_elements(tmp_path: Path) -> None:
     """Sums and products of int16, at both ends of the type, too."""
     graphs = [g for kind in ("add", "mul") for g in examples(single_ops(kind), 250)]
     graphs = [g for g in graphs if g.result(g.ops[0]).dtype == "int16" and g.arithmetic == "tflite"]
-    found = variants(graphs)
-    assert min(found["dsp sums of int16"], found["dsp products of int16"]) > 8, found
+    counts = variants(graphs)
+    assert min(counts["dsp sums of int16"], counts["dsp products of int16"]) > 8, counts
     check(TARGET, graphs, tmp_path)
 
 

@@ -53,16 +53,16 @@ def test_weights_in_registers(tile: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(kernels, "by_cost", preferring("dsp plane"))
     form = form_of(load_target(TARGET))
     graphs = [strided(seed, 1 if tile == "off" else 3) for seed in range(60)]
-    found = [(g, kernel_of(g.ops[0], g, form)) for g in graphs]
-    planes = [(g, k.shape["function"].plane) for g, k in found if k.variant == "dsp plane"]  # type: ignore[union-attr]
-    taken = [(g, p) for g, p in planes if Words(p).held]
-    sums = [s for g, _ in taken if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
-    assert len(taken) > 25 and len({s.finish for s in sums}) == 6
-    assert {(p.run.step_y >= p.lines.step_y, s.stride) for s, (_, p) in zip(sums, taken, strict=True)} == set(
+    chosen = [(g, kernel_of(g.ops[0], g, form)) for g in graphs]
+    planes = [(g, k.shape["function"].plane) for g, k in chosen if k.variant == "dsp plane"]  # type: ignore[union-attr]
+    held = [(g, p) for g, p in planes if Words(p).held]
+    sums = [s for g, _ in held if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
+    assert len(held) > 25 and len({s.finish for s in sums}) == 6
+    assert {(p.run.step_y >= p.lines.step_y, s.stride) for s, (_, p) in zip(sums, held, strict=True)} == set(
         product((False, True), product((1, 2), (1, 2)))
     )
-    assert {p.times > 1 for _, p in taken} == {False, True}
-    check(TARGET, [g for g, _ in taken], tmp_path, tile=tile)
+    assert {p.times > 1 for _, p in held} == {False, True}
+    check(TARGET, [g for g, _ in held], tmp_path, tile=tile)
 
 
 def eights(seed: int) -> Graph:
@@ -77,10 +77,10 @@ def eights(seed: int) -> Graph:
 @pytest.mark.needs(*NEEDS)
 def test_eight_channels(tmp_path: Path) -> None:
     form = form_of(load_target(WAITS))
-    found = [g for g in map(eights, range(80)) if kernel_of(g.ops[0], g, form).variant == "dsp 8 channels"]
-    sums = [s for g in found if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
-    assert len(found) > 40 and len({s.finish for s in sums}) == 6 and len({s.size[2] // 4 % 4 for s in sums}) == 4
-    check(WAITS, found, tmp_path)
+    eight = [g for g in map(eights, range(80)) if kernel_of(g.ops[0], g, form).variant == "dsp 8 channels"]
+    sums = [s for g in eight if (s := ops.SPECS[g.ops[0].kind].sums(g.ops[0], g)) is not None]
+    assert len(eight) > 40 and len({s.finish for s in sums}) == 6 and len({s.size[2] // 4 % 4 for s in sums}) == 4
+    check(WAITS, eight, tmp_path)
 
 
 def product_of_two(seed: int) -> Graph:

@@ -49,7 +49,7 @@ def beside(graphs: Sequence[Graph]) -> Graph:
 
 def crowds(kinds: Sequence[str] = KINDS) -> list[Graph]:
     """Graphs of many ops of one kind, of both arithmetics, int8."""
-    found = []
+    together = []
     for kind in kinds:
         graphs = [
             g
@@ -64,8 +64,8 @@ def crowds(kinds: Sequence[str] = KINDS) -> list[Graph]:
                 if g.arithmetic == arithmetic
             }
             some = list(distinct.values())[:TOGETHER]
-            found += [beside(some)] if len(some) > 1 else []
-    return found
+            together += [beside(some)] if len(some) > 1 else []
+    return together
 
 
 def check(graphs: list[Graph], results: list[list[list[object]]], inputs: list[list[list[object]]]) -> None:

@@ -52,8 +52,10 @@ CASES += [(target, "") for target in ("microbit", "mps2-an385", "riscv-virt")]  
 def test_layers(target: str, variant: str, tile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ordinary = kernels.by_cost
 
-    def by_cost(made: list[Kernel], form: Form) -> list[Kernel]:
-        return [k for k in made if k.shape.get("nibbles") and variant in ("", k.variant)] or ordinary(made, form)
+    def by_cost(candidates: list[Kernel], form: Form) -> list[Kernel]:
+        return [k for k in candidates if k.shape.get("nibbles") and variant in ("", k.variant)] or ordinary(
+            candidates, form
+        )
 
     monkeypatch.setattr(kernels, "by_cost", by_cost)
     form, drawn = form_of(load_target(target)), layers(60, (1, 3, 5, 6)) if "taps" in variant else layers(30)

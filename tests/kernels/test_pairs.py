@@ -45,13 +45,13 @@ def test_groups(seed: int) -> None:
     if seed % 5 == 0:
         w[rng.integers(0, len(w))] = -128
     allowed = SIZES if seed % 2 else tuple(size for (size,) in two_in_one.FOURS)
-    made = groups(w, allowed)
-    assert sorted(tap for group in made for tap in group) == list(range(w.shape[1]))
-    for group in made:
+    parts = groups(w, allowed)
+    assert sorted(tap for group in parts for tap in group) == list(range(w.shape[1]))
+    for group in parts:
         assert len(group) in allowed
         assert np.abs(w[:, group].astype(int)).sum(axis=1).max() <= MAX_WEIGHT
-    assert [len(g) for g in made] == [size for size, count in sizes(made) for _ in range(count)]
-    assert all(0 < count < 256 for _, count in sizes(made))
+    assert [len(g) for g in parts] == [size for size, count in sizes(parts) for _ in range(count)]
+    assert all(0 < count < 256 for _, count in sizes(parts))
     assert len(groups(np.ones((3, 12), np.int8))) == 12 // max(SIZES)
 
 
@@ -129,13 +129,13 @@ def compared(file: Layers, target: str, model: Path) -> str:
     return next(a.data.decode() for a in artifacts if a.name == "model.c")
 
 
-def preferring_pairs(made: list[Kernel], form: Form) -> list[Kernel]:
+def preferring_pairs(candidates: list[Kernel], form: Form) -> list[Kernel]:
     """Kernels for two at once first, blocks of any size among them."""
 
     def order(k: Kernel) -> tuple[bool, int]:
         return not k.variant.startswith(("pairs", "two channels")), crc32(f"{k.variant} {k.stem} {k.scalars}".encode())
 
-    return sorted(made, key=order)
+    return sorted(candidates, key=order)
 
 
 @pytest.mark.one_in(4)
@@ -178,10 +178,10 @@ def test_groups_of_any_size(tmp_path: Path) -> None:
         heavy = np.concatenate([np.full(2 * size, MAX_WEIGHT // size) for (size,) in two_in_one.ANY])
         data = np.minimum(heavy, 127)[file.rng.permutation(len(heavy))] * file.rng.choice([-1, 1], (8 + n, len(heavy)))
         file.dense_of(data.astype(np.int8))
-        made = pairs.grouped(
+        parts = pairs.grouped(
             two_in_one.MICROS["eb_fours_rv32"], "eb_fours_rv32_up", data.astype(np.int8), quickly=n % 2 == 1
         )
-        entered |= {len(group) for group in made}
+        entered |= {len(group) for group in parts}
     assert len(entered) > len(two_in_one.ANY) * 2 // 3
     assert compared(file, "riscv-virt", tmp_path / "model.tflite").count("eb_fours_rv32") >= 6
 
@@ -225,7 +225,7 @@ int main(void)
 
 @pytest.mark.needs("gcc")
 def test_a_product_in_halves_is_the_long_one(tmp_path: Path) -> None:
-    found = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], Arithmetic.TFLITE)
-    (tmp_path / "halves.c").write_text(HALVES.format(helpers="\n".join(helper.text for helper in found)))
+    helpers = kernels.used_helpers(["eb_rescale", "eb_rescale_split"], Arithmetic.TFLITE)
+    (tmp_path / "halves.c").write_text(HALVES.format(helpers="\n".join(helper.text for helper in helpers)))
     checked(["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "halves.c", "-o", "halves"], tmp_path)
     checked(["./halves"], tmp_path)

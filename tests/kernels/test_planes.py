@@ -53,13 +53,13 @@ def network(seed: int, layers: int) -> Graph:
 
 def drawn(target: str, count: int, layers: int = 1) -> list[Graph]:
     """Networks whose layers all go through planes."""
-    form, found = form_of(load_target(target)), []
+    form, layered = form_of(load_target(target)), []
     for graph in (network(seed, layers) for seed in range(8 * count)):
         variants = [kernel_of(op, graph, form).variant for op in graph.ops]
-        if variants == [VARIANTS[target]] * layers and len(found) < count:
-            found.append(graph)
-    assert len(found) == count, len(found)
-    return found
+        if variants == [VARIANTS[target]] * layers and len(layered) < count:
+            layered.append(graph)
+    assert len(layered) == count, len(layered)
+    return layered
 
 
 @pytest.mark.one_in(6)
@@ -78,12 +78,12 @@ def test_any_window(target: str, tile: str, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("target, most", [("mps2-an386", 4095), ("mps2-an385", 4095), ("riscv-virt", 2047)])
 def test_offsets_are_within_reach(target: str, most: int, tmp_path: Path) -> None:
     """Of loads from long lines, whose rows lie as far from one another as an instruction reaches."""
-    known, count = load_target(target), 0
+    chip, count = load_target(target), 0
     for columns in (1019, 1362, 2041, 2044, 4090):
         for window in ((2, 2), (3, 4), (4, 4)):
             (file := tmp_path / "model.tflite").write_bytes(depthwise(4, columns, 1, window, 1)())
-            made = plan_model(model_request(file, "model", target, {"tile": "off"}), known)
-            kernel = kernel_of(made.steps[0].ops[0], made.graph, made.steps[0].forms[0])
+            planned = plan_model(model_request(file, "model", target, {"tile": "off"}), chip)
+            kernel = kernel_of(planned.steps[0].ops[0], planned.graph, planned.steps[0].forms[0])
             for k in (k for k in (kernel, *kernel.alternatives) if k.variant == VARIANTS[target]):
                 text, _ = printed(k, "void f(x)", "int8_t", "int8_t", "int32_t")
                 offsets = [int(n) for both in re.findall(r"#(-?\d+)\]|(-?\d+)\(", text) for n in both if n]
@@ -98,10 +98,10 @@ def test_estimates_are_counted(target: str, tmp_path: Path, monkeypatch: pytest.
     """But for bounds, which change results that depend on the input."""
     monkeypatch.setattr(kernels, "by_cost", preferring(VARIANTS[target]))
     (file := tmp_path / "model.tflite").write_bytes(depthwise(11, 14, 5, (7, 4), 2)())
-    request, known = model_request(file, "model", target, {"tile": "off"}), load_target(target)
-    made = plan_model(request, known)
-    (step,) = made.steps
-    kernel = kernel_of(step.ops[0], made.graph, step.forms[0])
+    request, chip = model_request(file, "model", target, {"tile": "off"}), load_target(target)
+    planned = plan_model(request, chip)
+    (step,) = planned.steps
+    kernel = kernel_of(step.ops[0], planned.graph, step.forms[0])
     assert kernel.variant == VARIANTS[target]
-    counted = verify(file, known, compile_model(request), by_layer=True)["layers"][0]["instructions"]
+    counted = verify(file, chip, compile_model(request), by_layer=True)["layers"][0]["instructions"]
     assert abs(kernel.estimate / counted - 1) < 0.02, (kernel.estimate, counted)

@@ -93,9 +93,9 @@ def test_pools_of_the_dsp_extension(tmp_path: Path) -> None:
     """Four channels at a time: means and maxima, also under padding."""
     form = form_of(load_target("mps2-an386"))
     graphs = [g for kind in ("avg_pool2d", "max_pool2d") for g in integer(kind, 200)]
-    taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "dsp four at once"]
-    assert all(sum(g.ops[0].kind == kind for g in taken) >= 5 for kind in ("avg_pool2d", "max_pool2d")), len(taken)
-    check("mps2-an386", taken[:40], tmp_path)
+    chosen = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "dsp four at once"]
+    assert all(sum(g.ops[0].kind == kind for g in chosen) >= 5 for kind in ("avg_pool2d", "max_pool2d")), len(chosen)
+    check("mps2-an386", chosen[:40], tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)
@@ -104,9 +104,9 @@ def test_rescaled_values_from_a_table(target: str, tmp_path: Path, monkeypatch: 
     """Also of fewer elements than are worth it."""
     monkeypatch.setattr(elements, "MIN_ELEMENTS", 1)
     graphs, form = [g for kind in ("clamp", "requantize") for g in integer(kind, 16)], form_of(load_target(target))
-    taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "table"]
-    assert len(taken) >= 12, len(taken)
-    check(target, taken, tmp_path)
+    chosen = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == "table"]
+    assert len(chosen) >= 12, len(chosen)
+    check(target, chosen, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)
@@ -115,9 +115,9 @@ def test_svdf_of_the_dsp_extension(tmp_path: Path) -> None:
     form = form_of(load_target("mps2-an386"))
     graphs = [g for kind in ("svdf_state", "svdf") for g in thrown(kind, 600)]
     variants = {"svdf_state": "dsp four features", "svdf": "dsp two times"}
-    taken = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == variants[g.ops[0].kind]]
-    assert all(sum(g.ops[0].kind == kind for g in taken) >= 16 for kind in variants), len(taken)
-    check("mps2-an386", taken, tmp_path)
+    chosen = [g for g in graphs if kernel_of(g.ops[0], g, form).variant == variants[g.ops[0].kind]]
+    assert all(sum(g.ops[0].kind == kind for g in chosen) >= 16 for kind in variants), len(chosen)
+    check("mps2-an386", chosen, tmp_path)
 
 
 @pytest.mark.needs(*NEEDS)
@@ -141,18 +141,18 @@ def check_each(
     target: str, chosen: Sequence[tuple[Graph, str]], folder: Path, monkeypatch: pytest.MonkeyPatch, tile: str
 ) -> None:
     """Each graph with the variant that is named beside it, as `check` does. One firmware has as many as fit."""
-    known, plans = load_target(target), []
+    chip, plans = load_target(target), []
     graphs = [halves(graph) if at % 4 == 3 else replace(graph) for at, (graph, _) in enumerate(chosen)]
     for at, (graph, (_, variant)) in enumerate(zip(graphs, chosen, strict=True)):
         with monkeypatch.context() as patched:
             patched.setattr(kernels, "by_cost", preferring(variant))
-            plans.append(plan(graph, known, ModelRequest(Path("x"), f"g{at}", target, tile=tile)))
+            plans.append(plan(graph, chip, ModelRequest(Path("x"), f"g{at}", target, tile=tile)))
     inputs = [random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)]
     step, results = TOGETHER.get(target, len(plans)), list[list[list[Array]]]()
     for first in range(0, len(plans), step):
         (folder / str(first)).mkdir()
         part = slice(first, first + step)
-        results += run_plans(known, plans[part], inputs[part], folder / str(first))
+        results += run_plans(chip, plans[part], inputs[part], folder / str(first))
     for graph, vectors, rows in zip(graphs, inputs, results, strict=True):
         for vector, row in zip(vectors, rows, strict=True):
             compare(graph, vector, row)

@@ -20,7 +20,7 @@ def two_layers(rows: int, first: int, second: int, seed: int) -> Graph:
     rng = np.random.default_rng(seed)
     weights = Quant((0.01,), (0,))
     tensors = {"x": Tensor("x", (rows, 1), "int8", UNIT)}
-    made, taps = [], 1
+    nodes, taps = [], 1
     for name, k in (("h", first), ("y", second)):
         w = rng.integers(-127, 128, (k, taps)).astype(np.int8)
         b = rng.integers(-3000, 3000, k).astype(np.int32)
@@ -30,9 +30,9 @@ def two_layers(rows: int, first: int, second: int, seed: int) -> Graph:
             name: Tensor(name, (rows, k), "int8", UNIT),
         }
         operand = "x" if name == "h" else "h"
-        made.append(Op("dense", name, (operand, f"{name}w", f"{name}b"), (name,), {"clamp": (None, None)}))
+        nodes.append(Op("dense", name, (operand, f"{name}w", f"{name}b"), (name,), {"clamp": (None, None)}))
         taps = k
-    return Graph("", (), tensors, ("x",), ("y",), "onnx").with_ops(made)
+    return Graph("", (), tensors, ("x",), ("y",), "onnx").with_ops(nodes)
 
 
 @pytest.mark.needs(*NEEDS)

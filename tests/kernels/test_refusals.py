@@ -42,10 +42,10 @@ def test_the_command_names_what_was_taken_and_what_excludes_others(
     model = tmp_path / "tiny.tflite"
     model.write_bytes(tiny_tflite())
     assert main(["explain", str(model), "--kernels", "--target", "mps2-an386"]) == 0
-    told = capsys.readouterr().out
-    assert "tiny.tflite on mps2-an386: estimates of one call" in told
-    assert "    taken: it takes the fewest cycles" in told
-    assert "variants for other cores: " in told
-    assert "conv2d" in told
+    text = capsys.readouterr().out
+    assert "tiny.tflite on mps2-an386: estimates of one call" in text
+    assert "    taken: it takes the fewest cycles" in text
+    assert "variants for other cores: " in text
+    assert "conv2d" in text
     with pytest.raises(SystemExit, match="2"):
         main(["explain", str(model)])

@@ -25,12 +25,12 @@ def statements(text: str) -> list[tuple[str, str]]:
 
 def broken(text: str) -> list[str]:
     """Statements that overwrite the predicate of the code around them: neither whole functions nor saving it."""
-    found = []
+    unsafe = []
     for before, statement in statements(text):
         saved = "vmrs" in statement and "vmsr" in statement
         if PREDICATES.search(statement) and not saved and not WHOLE.search(before):
-            found.append(statement)
-    return found
+            unsafe.append(statement)
+    return unsafe
 
 
 @pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: str(file.relative_to(PACKAGE)))
@@ -85,8 +85,8 @@ ACCESS = re.compile(r"eb_order|v(?:ld|st)r[bh]q(?!_(?:z_|p_)?s8)(?!\{\{[^}]*\}\}
 
 def unordered(text: str) -> list[str]:
     """The accesses of a widening or narrowing kind that no `eb_order` keeps apart from those of the other kind."""
-    found = [match.group() for match in ACCESS.finditer(re.sub(r"/\*.*?\*/", "", text, flags=re.S))]
-    kinds = ["order" if word == "eb_order" else word[:4] for word in found]
+    accesses = [match.group() for match in ACCESS.finditer(re.sub(r"/\*.*?\*/", "", text, flags=re.S))]
+    kinds = ["order" if word == "eb_order" else word[:4] for word in accesses]
     pairs = zip(["", *kinds], [*kinds, ""], strict=True)
     return [f"{before}, {after}" for before, after in pairs if "order" not in (before, after) and before != after]
 
@@ -127,10 +127,10 @@ def test_templates_say_which_shared_functions_they_use(file: Path) -> None:
 @pytest.mark.parametrize("arithmetic", Arithmetic)
 def test_shared_functions_say_what_they_use(arithmetic: Arithmetic) -> None:
     helpers = kernels.helpers(arithmetic)
-    known = {name for helper in helpers for name in helper.names}
+    shared = {name for helper in helpers for name in helper.names}
     intrinsics = {"arm_acle.h": r"\b__s(?:mla|sat|xt)\w*", "arm_mve.h": r"\bv\w+q_\w+"}
     for helper in helpers:
-        named = {name for name in re.findall(r"\w+", code(helper.text)) if name in known}
+        named = {name for name in re.findall(r"\w+", code(helper.text)) if name in shared}
         named |= {file for file, names in intrinsics.items() if re.search(names, code(helper.text))}
         assert named - set(helper.names) == set(helper.uses), helper.names
 

@@ -162,8 +162,8 @@ def test_wide_rows(kind: str, tmp_path: Path) -> None:
 def test_ends_of_sums(target: str, tmp_path: Path) -> None:
     """Each way from sums to results: roundings of both arithmetics, with bounds of int8 and others."""
     graphs = [random_net(seed, SUMS, 1) for seed in range(500, 570)]
-    found = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
-    assert min(found[how] for how in ("relu", "relu_clamped", "signed", "signed_clamped", "once", "once_clamped")) > 0
+    counts = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
+    assert min(counts[how] for how in ("relu", "relu_clamped", "signed", "signed_clamped", "once", "once_clamped")) > 0
     check(target, graphs, tmp_path)
 
 
@@ -172,8 +172,8 @@ def test_ends_of_sums(target: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lean, own", [(2, False), (2, True), (0, True)])
 def test_convolutions(lean: int, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variants with little scratch, though there is room for more, and those with functions of their own."""
-    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, lean, own)))
-    monkeypatch.setattr(kernels, "ROWS", (found,))
+    row = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, lean, own)))
+    monkeypatch.setattr(kernels, "ROWS", (row,))
     graphs = [random_net(seed, ["conv2d"], 1) for seed in range(100, 170)]
     counted = variants(graphs)
     assert sum(n for name, n in counted.items() if name.startswith("mve") and name.endswith(", own") == own) > 20
@@ -191,8 +191,8 @@ def pairs(channels: int, taps: tuple[int, int], results: int, seed: int) -> Grap
 @pytest.mark.needs(*NEEDS)
 def test_pairs_of_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and many taps, with a remainder and without; pixels near each other and far; few and many results."""
-    found = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, 0, True)))
-    monkeypatch.setattr(kernels, "ROWS", (found,))
+    row = Row(CONVOLUTION, arm_mve.CORE, of_sums(partial(sum_kernels.convolution, 0, True)))
+    monkeypatch.setattr(kernels, "ROWS", (row,))
     sizes = product((3, 8, 16, 40, 64, 72, 130), ((1, 1), (1, 3), (3, 3)), (4, 127, 128))
     graphs = [pairs(*size, seed) for seed, size in enumerate(sizes)]
     form = form_of(load_target(TARGET))
@@ -211,9 +211,9 @@ def test_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs one below the other, with padding at all sides, also where a window lies in it as a whole."""
     monkeypatch.setattr(kernels, "ROWS", (Row(CONVOLUTION, arm_mve.CORE, of_sums(sum_kernels.strips)),))
     graphs = [random_net(seed, ["conv2d"], 1, wide=seed % 5 == 0) for seed in range(1200, 1320)]
-    taken = [g for g in graphs if "mve strips, own" in variants([g])]
-    assert len(taken) > 30
-    check(TARGET, taken, tmp_path)
+    chosen = [g for g in graphs if "mve strips, own" in variants([g])]
+    assert len(chosen) > 30
+    check(TARGET, chosen, tmp_path)
 
 
 @pytest.mark.one_in(2)
@@ -221,8 +221,8 @@ def test_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("upright", [False, True])
 def test_depthwise_by_lines(upright: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of words, or columns, of images of all sizes: also where another kernel would cost less."""
-    found = Row(DEPTHWISE, arm_mve.CORE, of_sums(partial(sum_kernels.depthwise_lines, upright)))
-    monkeypatch.setattr(kernels, "ROWS", (found,))
+    row = Row(DEPTHWISE, arm_mve.CORE, of_sums(partial(sum_kernels.depthwise_lines, upright)))
+    monkeypatch.setattr(kernels, "ROWS", (row,))
     nets = (random_net(seed, ["depthwise_conv2d"], 1, wide=seed % 5 == 0) for seed in range(800, 1200))
     graphs = [g for g in nets if next(iter(variants([g]))).endswith("of words")]
     hows = Counter(layer.finish for g in graphs for op in g.ops if (layer := ops.SPECS[op.kind].sums(op, g)))
@@ -310,10 +310,10 @@ def test_rows_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graphs += [tower(seed) for seed in range(16)]
     seen = Counter[tuple[bool, bool, bool]]()
     for graph in graphs:
-        found = plan(graph, load_target(TARGET), ModelRequest(Path("x"), "x", TARGET, tile="rolling"))
-        forms = [each for s in found.steps if s.rolled for each in zip(s.ops, s.forms, strict=True)]
-        made = [(kernel_of(op, graph, form), form) for op, form in forms]
-        words = [(k.shape, form) for k, form in made if k.variant == "mve rows of words"]
+        rolled = plan(graph, load_target(TARGET), ModelRequest(Path("x"), "x", TARGET, tile="rolling"))
+        forms = [each for s in rolled.steps if s.rolled for each in zip(s.ops, s.forms, strict=True)]
+        chosen = [(kernel_of(op, graph, form), form) for op, form in forms]
+        words = [(k.shape, form) for k, form in chosen if k.variant == "mve rows of words"]
         seen.update((bool(shape["outside"]), any(f.rings or ()), any(f.separate)) for shape, f in words)
     assert len(seen) > 4, seen
     check(TARGET, graphs, tmp_path, tile="rolling")

@@ -89,12 +89,12 @@ def test_a_network_of_onnx(target: str, tmp_path: Path) -> None:
     """One rounding, as onnxruntime."""
     net = Net("plain", (8, 11, 12), 5, OPSET)
     x = net.conv(net.conv("input", 32, (3, 3), relu=False), 16, (3, 3))
-    model, known = tmp_path / "model.onnx", load_target(target)
+    model, chip = tmp_path / "model.onnx", load_target(target)
     onnx.save(quantized(net.model(x)), model)
     artifacts = compile_model(model_request(model, "model", target, {"tile": "off", "optimize": "speed"}))
     source = next(a.data.decode() for a in artifacts if a.name == "model.c")
     assert re.search(r"eb_winograd4_(dual_)?once\w*\(\s*v,", source)
-    assert verify(model, known, artifacts)["equal"]
+    assert verify(model, chip, artifacts)["equal"]
 
 
 def layer(folder: Path) -> Path:
@@ -140,12 +140,12 @@ def test_four_times_a_sum_fits_int32(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target, most", [("mps2-an386", 0.7), ("m4-flash-model", 0.7), ("mps2-an500", 0.65)])
 def test_fewer_cycles(target: str, most: float, tmp_path: Path) -> None:
     """Modelled cycles against those of the kernels that serve otherwise, for 64 channels."""
-    path, known = tmp_path / "model.tflite", load_target(target)
+    path, chip = tmp_path / "model.tflite", load_target(target)
     path.write_bytes(conv(8, 8, 64, 64, (3, 3))())
     cycles = {}
     for optimize in ("balanced", "speed"):
         request = model_request(path, "model", target, {"tile": "off", "optimize": optimize})
-        found = verify(path, known, compile_model(request), by_cycles=True)
-        assert found["equal"]
-        cycles[optimize] = found["cycles"]
+        result = verify(path, chip, compile_model(request), by_cycles=True)
+        assert result["equal"]
+        cycles[optimize] = result["cycles"]
     assert cycles["speed"] < most * cycles["balanced"]

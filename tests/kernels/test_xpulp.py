@@ -44,8 +44,8 @@ def preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for XpulpV2 wherever they serve, whatever their estimates."""
     ordinary = kernels.by_cost
 
-    def first(made: list[kernels.Kernel], form: kernels.Form) -> list[kernels.Kernel]:
-        return sorted(ordinary(made, form), key=lambda k: not k.variant.startswith("xpulp"))
+    def first(candidates: list[kernels.Kernel], form: kernels.Form) -> list[kernels.Kernel]:
+        return sorted(ordinary(candidates, form), key=lambda k: not k.variant.startswith("xpulp"))
 
     monkeypatch.setattr(kernels, "by_cost", first)
 
@@ -57,7 +57,7 @@ def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.Monkey
     preferred(monkeypatch)
     graphs = [*networks(range(24)), *depthwise(6), *map(with_a_dead_channel, depthwise(3))]
     form = form_of(load_target(target))
-    taken = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
+    counts = Counter(kernel_of(op, replace(g), form).variant.partition(" pixels")[0] for g in graphs for op in g.ops)
     assert {
         "xpulp 1",
         "xpulp 2",
@@ -66,7 +66,7 @@ def test_random_networks(target: str, tmp_path: Path, monkeypatch: pytest.Monkey
         "xpulp windows",
         "xpulp linear",
         "xpulp four at once",
-    } <= taken.keys(), taken
+    } <= counts.keys(), counts
     check(target, graphs, tmp_path)
 
 
@@ -97,15 +97,15 @@ def test_rows_and_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def depthwise(count: int) -> list[Graph]:
     """Layers of 3x3 whose channels are fours."""
-    found = list[Graph]()
+    layers = list[Graph]()
     for seed in range(10_000):
         g = random_net(seed, ["depthwise_conv2d"], 1)
         s = sums_of(g.ops[0], g)
         if s is not None and s.window == (3, 3) and s.stride[0] == s.stride[1] and s.size[1] >= 4:
-            found += [g] if s.size[2] == s.out[2] and s.size[2] % 4 == 0 else []
-        if len(found) == count:
+            layers += [g] if s.size[2] == s.out[2] and s.size[2] % 4 == 0 else []
+        if len(layers) == count:
             break
-    return found
+    return layers
 
 
 def with_a_dead_channel(g: Graph) -> Graph:
@@ -138,12 +138,12 @@ def computed(e: Ends, x: Array) -> Array:
     away = columns.pop() if p.away else 0
     if p.way == "high":
         (m, r, shift), up = columns, wrapped(x << p.bits)
-        made = up * m >> 32
+        scaled = up * m >> 32
     else:
         low, high, r, shift = columns
-        made = wrapped((wrapped((x >> p.dropped) * low) >> p.bits) + wrapped(x * high))
-    made = wrapped(made + wrapped((x >> 31) * away))
-    return np.asarray(wrapped(made + r) >> shift)
+        scaled = wrapped((wrapped((x >> p.dropped) * low) >> p.bits) + wrapped(x * high))
+    scaled = wrapped(scaled + wrapped((x >> 31) * away))
+    return np.asarray(wrapped(scaled + r) >> shift)
 
 
 def test_results_of_all_sums() -> None:
