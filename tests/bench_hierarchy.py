@@ -33,7 +33,7 @@ from edgebuild.model.verify import verify
 from tests.bench import ROOT
 from tests.graphs import examples, single_ops, small_graphs
 from tests.hierarchy import test_run_mutations as run_mutations
-from tests.hierarchy.layers27 import KNOWN, layers
+from tests.hierarchy.layers27 import BEST, layers
 from tests.hierarchy.test_auto import any_plan
 from tests.hierarchy.test_moved import KINDS, changed, check, equal_by_mode, in_tiles
 from tests.hierarchy.test_mutations import MUTATIONS, feed, planned
@@ -54,9 +54,9 @@ GAP8 = {
 }
 MODELS, LIMIT = ("mlperf_kws", "mlperf_resnet", "person_detect"), "L1=16K"
 PLANNED = (
-    *((name, "pulp-cluster", way) for name in ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144")
-      for way in ("layer", "dory", "auto")),
-    *(("mobilenet_v2_035_144", "host", way) for way in ("layer", "auto")),  # one core: no run leaves others idle
+    *((name, "pulp-cluster", method) for name in ("mobilenet_v1", "resnet8", "mobilenet_v2_035_144")
+      for method in ("layer", "dory", "auto")),
+    *(("mobilenet_v2_035_144", "host", method) for method in ("layer", "auto")),  # one core: no run leaves others idle
     ("mobilenet_v2_100_224", "pulp-cluster", "auto"),
 )  # fmt: skip
 # MobileNetV1 1.0-128 on `gap8`: L1 and L2; DORY's figure 11 compares the first pair with the second.
@@ -69,14 +69,14 @@ def layers27(only: str) -> Iterator[Row]:
         if only not in layer.name:
             continue
         began = time.process_time()
-        mapped, found = best(layer, room)
+        mapped, figures = best(layer, room)
         spent = (time.process_time() - began) * 1e3
         whole = best(layer, dict.fromkeys(room, 1 << 30))[1].compute
-        equation, known = KNOWN[layer.name]
+        equation, least = BEST[layer.name]
         row: Row = {"name": layer.name, "tile": dict(mapped.tile), "order": list(mapped.order)}
-        row |= {"compute": whole, "equation": equation, "total": found.total, "best_known": known, "cpu_ms": spent}
+        row |= {"compute": whole, "equation": equation, "total": figures.total, "best_known": least, "cpu_ms": spent}
         row |= {"dory": dory(layer, room, False)[1].total, "loma9": loma(layer, room, FACTORS)}
-        yield row | {"holds": whole == equation and found.total <= known and found.total <= row["loma9"]}
+        yield row | {"holds": whole == equation and figures.total <= least and figures.total <= row["loma9"]}
 
 
 def random_layers(only: str) -> Iterator[Row]:
@@ -107,13 +107,15 @@ def by_op(only: str) -> Iterator[Row]:
     for name in MODELS:
         file = ROOT.parent / "shared" / "models" / f"{name}.tflite"
         if only in name and file.exists():
-            totals = {way: sum(f.cycles for f in map_layers(file, target, way, LIMIT)) for way in ("exact", "dory")}
+            totals = {
+                method: sum(f.cycles for f in map_layers(file, target, method, LIMIT)) for method in ("exact", "dory")
+            }
             yield {"name": name, "target": target.name, "limit": LIMIT, **totals}
 
 
 def networks(only: str) -> Iterator[Row]:
     """Networks of the zoo by layers, by DORY's rule and jointly: figures of their reports."""
-    for name, target, way in PLANNED:
+    for name, target, method in PLANNED:
         if only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -121,9 +123,9 @@ def networks(only: str) -> Iterator[Row]:
             model = quantized({**ZOO, **LARGE}[name](0), 0)
             file.write_bytes(model.SerializeToString(deterministic=True))
             began = time.process_time()
-            artifacts = compile_model(ModelRequest(file, name, target, map=way))
+            artifacts = compile_model(ModelRequest(file, name, target, map=method))
         report = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["hierarchy"]
-        row = {"name": name, "target": target, "method": way, **report["cycles"]}
+        row = {"name": name, "target": target, "method": method, **report["cycles"]}
         yield row | {"activation_bytes": report["activation_bytes"], "cpu_s": time.process_time() - began}
 
 
@@ -133,8 +135,8 @@ def swept(only: str) -> Iterator[Row]:
         file = Path(folder) / "mobilenet_v1.onnx"
         model = quantized(mobilenet_v1(0, width=1.0, size=128, classes=1000), 0)
         file.write_bytes(model.SerializeToString(deterministic=True))
-        found = sweep(ModelRequest(file, "model", "gap8"), load_target("gap8"), SWEPT)
-    for key, cycles in sorted(found.items()):
+        table = sweep(ModelRequest(file, "model", "gap8"), load_target("gap8"), SWEPT)
+    for key, cycles in sorted(table.items()):
         yield {"name": " ".join(map(str, key)), **dict(zip(SWEPT, key, strict=True)), "cycles": cycles}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from edgebuild.build.papers import FOLDER
 from edgebuild.build.papers import thesis_layers as layers
 
-__all__ = ["FILE", "KNOWN", "layers"]
+__all__ = ["BEST", "FILE", "layers"]
 FILE = FOLDER / "layers27.yaml"
-KNOWN = {
+BEST = {
     "A.L1": (13632, 17956),
     "A.L2": (13632, 17956),
     "A.L3": (18176, 32460),

@@ -101,8 +101,8 @@ class Mdma:
         if not self.clock & 1:
             raise Violation("the MDMA has no clock")
         number, register = divmod(address - MDMA - 0x40, 0x40)
-        known = (ISR, IFCR, ESR, CR, *[r for r in LOADED if r is not None])
-        if not 0 <= number < 16 or register not in known or size != 4:
+        registers = (ISR, IFCR, ESR, CR, *[r for r in LOADED if r is not None])
+        if not 0 <= number < 16 or register not in registers or size != 4:
             raise Violation(f"no register at {address:#x}")
         return self.channels[number], register
 

@@ -29,8 +29,8 @@ NETWORKS, MANY = 8, 60
 HOST = load_target("host")
 
 
-def request(name: str, way: str = "auto", target: str = "host") -> ModelRequest:
-    return ModelRequest(Path("random"), name, target, tile="off", map=way)
+def request(name: str, method: str = "auto", target: str = "host") -> ModelRequest:
+    return ModelRequest(Path("random"), name, target, tile="off", map=method)
 
 
 def any_path(search: Residency, r: random.Random) -> tuple[Step, ...]:
@@ -51,9 +51,9 @@ def any_plan(graph: Graph, name: str, seed: int) -> Plan:
     search, r = search_of(planner, random.Random(seed).choice((4 << 10, 16 << 10, 60 << 10))), random.Random(seed)
     while True:
         steps = any_path(search, r)
-        found = SearchPath(steps, prefetches(steps, search.sizes, search.room) if r.random() < 0.8 else ())
+        path = SearchPath(steps, prefetches(steps, search.sizes, search.room) if r.random() < 0.8 else ())
         try:
-            return assembled(planner, search, found)
+            return assembled(planner, search, path)
         except DoesNotFit:
             continue
 
@@ -138,10 +138,10 @@ def test_never_slower_than_layer_by_layer(target: str) -> None:
     chip = load_target(target)
     for i, graph in enumerate(examples(small_graphs(), 4)):
         asked = request(f"g{i}", "auto", target)
-        found = cycles(mapped_plan(graph, chip, asked))
-        for way in ("layer", "dory"):
-            other = replace(asked, map=way)
-            assert found <= cycles(mapped_plan(graph, chip, other)) + 1e-6, (target, i, way)
+        least = cycles(mapped_plan(graph, chip, asked))
+        for method in ("layer", "dory"):
+            other = replace(asked, map=method)
+            assert least <= cycles(mapped_plan(graph, chip, other)) + 1e-6, (target, i, method)
 
 
 @pytest.mark.needs("gcc")
@@ -151,8 +151,8 @@ def test_copies_of_the_running_program_are_those_of_the_report(tmp_path: Path) -
     artifacts = compile_model(asked)
     report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))
     for mode in MODES:
-        found = verify(asked.source, HOST, artifacts, dma=mode)
-        assert found["equal"] and found["dma"] == report["hierarchy"]["moved"]
+        verdict = verify(asked.source, HOST, artifacts, dma=mode)
+        assert verdict["equal"] and verdict["dma"] == report["hierarchy"]["moved"]
 
 
 def test_tiles_fit_whose_kernels_take_far_more_than_the_search_counts(tmp_path: Path) -> None:
@@ -175,6 +175,6 @@ def test_blocks_of_few_pixels_are_tried_where_many_channels_leave_no_room(
         report = json.loads(next(a.data for a in compile_model(asked) if a.name == "m_report.json"))
         return float(report["hierarchy"]["cycles"]["total"])
 
-    found = total()
+    blocked = total()
     monkeypatch.setattr(tiles, "UNITS", tuple(unit for unit in tiles.UNITS if unit[0] == unit[1]))
-    assert found < 0.95 * total()
+    assert blocked < 0.95 * total()

@@ -21,15 +21,15 @@ def target(folder: Path, memories: str = "", dma: str = "", ram: str = RAM) -> s
     return str(file)
 
 
-def said(capsys: pytest.CaptureFixture[str], way: str, chip: str) -> str:
-    assert main(["model", str(DIGITS), "--name", "n", "--target", chip, "--map", way, "-o", "out"]) == 1
+def errors_of(capsys: pytest.CaptureFixture[str], method: str, chip: str) -> str:
+    assert main(["model", str(DIGITS), "--name", "n", "--target", chip, "--map", method, "-o", "out"]) == 1
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
-def test_a_first_level_below_the_smallest_tile(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
+def test_a_first_level_below_the_smallest_tile(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The node, how much it needs, and a remedy."""
-    text = said(capsys, way, target(tmp_path, L1.format(size=16)))
+    text = errors_of(capsys, method, target(tmp_path, L1.format(size=16)))
     assert (
         "digits.onnx" in text and "smallest tile needs" in text and "L1, which has 16 B" in text and "over by" in text
     )
@@ -37,7 +37,7 @@ def test_a_first_level_below_the_smallest_tile(way: str, tmp_path: Path, capsys:
 
 def test_a_second_level_below_what_is_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The node, what lives there, and a remedy."""
-    text = said(capsys, "layer", target(tmp_path, ram=RAM.replace("size: 1G", "size: 512")))
+    text = errors_of(capsys, "layer", target(tmp_path, ram=RAM.replace("size: 1G", "size: 512")))
     assert "node '" in text and "does not fit: memory RAM has 512 B" in text and "live at this step: " in text
 
 
@@ -49,9 +49,9 @@ def test_mappings_go_to_the_memory_that_a_unit_joins(tmp_path: Path, capsys: pyt
     assert "total" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("way", ["layer", "auto"])
-def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, way, target(tmp_path, dma="channels: 16, align: 4096"))
+@pytest.mark.parametrize("method", ["layer", "auto"])
+def test_an_alignment_that_no_tile_meets(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = errors_of(capsys, method, target(tmp_path, dma="channels: 16, align: 4096"))
     assert "multiples of 4096 B" in text and "align" in text
 
 
@@ -63,13 +63,13 @@ def test_an_alignment_that_no_tile_meets(way: str, tmp_path: Path, capsys: pytes
 def test_units_that_cannot_be(dma: str, wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No power of two, less than it copies at a time, a memory that does not begin at a multiple."""
     ram = RAM.replace("1G, size: 1G", "0x40001000, size: 1M")
-    text = said(capsys, "layer", target(tmp_path, dma=dma, ram=ram))
+    text = errors_of(capsys, "layer", target(tmp_path, dma=dma, ram=ram))
     assert "bad.yaml" in text and wanted in text
 
 
 def test_weights_larger_than_their_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rom = "ROM: {origin: 0, size: 4K, roles: [code, weights], level: 3, bytes_per_cycle: 2}"
-    text = said(capsys, "layer", target(tmp_path, rom, ram=""))
+    text = errors_of(capsys, "layer", target(tmp_path, rom, ram=""))
     assert "weights" in text and "memory ROM of bad has 4096 B" in text and "over by" in text
 
 
@@ -78,12 +78,14 @@ def test_an_engine_with_one_scratchpad_for_both(tmp_path: Path, capsys: pytest.C
     text = (ROOT / "hal" / "targets" / "diana.yaml").read_text()
     assert "memories: [ACT, WGT]" in text
     file.write_text(text.replace("memories: [ACT, WGT]", "memories: [ACT, ACT]"))
-    text = said(capsys, "layer", str(file))
+    text = errors_of(capsys, "layer", str(file))
     assert "bad.yaml" in text and "names ACT for activations and for weights" in text
 
 
 def test_levels_that_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, "layer", target(tmp_path, "L1: {origin: 0x40000100, size: 1K, roles: [], level: 1}", ram=""))
+    text = errors_of(
+        capsys, "layer", target(tmp_path, "L1: {origin: 0x40000100, size: 1K, roles: [], level: 1}", ram="")
+    )
     assert "bad.yaml" in text and "begins inside of" in text
 
 
@@ -93,9 +95,9 @@ def test_limits_of_memories_that_are_not_there(capsys: pytest.CaptureFixture[str
     assert "no memory 'L9'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("way", ["layer", "auto"])
-def test_limits_below_the_stack(way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--target", "stm32h743", "--map", way, "--limit", "DTCM=2K", "-o", "out"]
+@pytest.mark.parametrize("method", ["layer", "auto"])
+def test_limits_below_the_stack(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--target", "stm32h743", "--map", method, "--limit", "DTCM=2K", "-o", "out"]
     assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
     assert "DTCM has 2048 B, and the stack in it takes 4096 B" in capsys.readouterr().err
 
@@ -105,5 +107,5 @@ def test_weights_that_no_dma_reaches(tmp_path: Path, capsys: pytest.CaptureFixtu
     file = target(tmp_path, "EXT: {origin: 3G, size: 64K, roles: [], level: 4}", ram="")
     units = "dma: {copier: {between: [RAM, L1]}, io: {between: [ROM, EXT]}}"
     Path(file).write_text(Path(file).read_text() + units + "\n")
-    text = said(capsys, "layer", file)
+    text = errors_of(capsys, "layer", file)
     assert "bad.yaml" in text and "no DMA of target bad reaches both L1 and ROM" in text

@@ -117,8 +117,8 @@ class Program:
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(done.stderr)
-        found = np.fromfile(self.folder / "out.bin", np.int8).reshape(len(self.expected), *self.expected[0].shape)
-        return list(found), [int(word) for word in done.stdout.splitlines()[-1].split()]
+        results = np.fromfile(self.folder / "out.bin", np.int8).reshape(len(self.expected), *self.expected[0].shape)
+        return list(results), [int(word) for word in done.stdout.splitlines()[-1].split()]
 
 
 @pytest.mark.one_in(3)
@@ -129,8 +129,8 @@ def test_a_network_on_the_prototype(limit: str, weights: str, method: str, proto
     """Equal to the ops' own meaning; copies, bytes, pieces and cycles are those of the report."""
     program = Program(tmp_path, limit, weights, method)
     outputs, counted = program.run(prototype)
-    for found, want in zip(outputs, program.expected, strict=True):
-        assert np.array_equal(found, want)
+    for have, want in zip(outputs, program.expected, strict=True):
+        assert np.array_equal(have, want)
     rows = [row for row in program.report["layers"] if row["engine"] == "digital"]
     assert len(rows) == 2
     assert limit != "12K" or sum(row["calls"] for row in rows) > 2
@@ -148,8 +148,8 @@ def test_all_patterns_on_the_prototype(prototype: Path, tmp_path: Path) -> None:
     """A residual network whose scales became powers of two: every layer runs on the engine, in the modelled cycles."""
     program = Program(tmp_path, "12K", "12K", "auto", "power-of-two")
     outputs, counted = program.run(prototype)
-    for found, want in zip(outputs, program.expected, strict=True):
-        assert np.array_equal(found, want)
+    for have, want in zip(outputs, program.expected, strict=True):
+        assert np.array_equal(have, want)
     rows = program.report["layers"]
     assert {row["engine"] for row in rows} == {"digital"}, [row["why"] for row in rows]
     assert counted[5] // len(outputs) == sum(row["compute_cycles"] - PER_CALL * row["calls"] for row in rows)
@@ -181,4 +181,4 @@ def test_the_prototype_notices(mistake: str, prototype: Path, tmp_path: Path) ->
     except RuntimeError as objection:
         assert "busy" in str(objection)
         return
-    assert any(not np.array_equal(found, want) for found, want in zip(outputs, program.expected, strict=True))
+    assert any(not np.array_equal(have, want) for have, want in zip(outputs, program.expected, strict=True))

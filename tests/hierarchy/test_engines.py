@@ -137,9 +137,9 @@ def test_networks_run_on_an_engine(requantise: str, factor: float, arithmetic: s
     graphs = [replace(network(i, factor), arithmetic=arithmetic) for i in range(6)]
     file = target_file(tmp_path, requantise=requantise, rounding="down, even")
     plans = check(graphs, tmp_path, planner(file), [PORT])
-    found = engines(plans)
-    assert len(found) > 16
-    assert sum(len(m.turns) > 1 for m in found) > 5
+    layers = engines(plans)
+    assert len(layers) > 16
+    assert sum(len(m.turns) > 1 for m in layers) > 5
 
 
 @pytest.mark.needs("gcc")
@@ -472,11 +472,11 @@ def test_a_model_on_diana(dma: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     power_of_two_file(tmp_path / "powers.tflite")
     options = ["--target", "diana-model", "--map", "layer", "--dma", dma, "--keep", str(tmp_path / "k"), "--json", "-"]
     assert main(["verify", str(tmp_path / "powers.tflite"), *options]) == 0
-    found = json.loads(capsys.readouterr().out)
+    verdict = json.loads(capsys.readouterr().out)
     section = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
     assert [row["engine"] for row in section["layers"]] == ["digital", "digital", "cpu"]
     assert "no powers of two" in section["layers"][2]["why"]
-    assert found["dma"] == section["moved"]
+    assert verdict["dma"] == section["moved"]
     assert {row["name"]: row["used_bytes"] > 0 for row in section["levels"]} == {"L2": True, "ACT": True, "WGT": True}
 
 
@@ -521,5 +521,5 @@ def test_a_network_of_the_zoo_on_diana(tmp_path: Path, capsys: pytest.CaptureFix
         assert main(["verify", str(tmp_path / "resnet8.onnx"), *options]) == 0
         assert json.loads(capsys.readouterr().out)["max_abs_diff"] == 0
         rows = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]["layers"]
-        found = [row for row in rows if row["engine"] == "digital"]
-        assert len(found) == expected, [(row["node"], row["why"]) for row in rows]
+        digital = [row for row in rows if row["engine"] == "digital"]
+        assert len(digital) == expected, [(row["node"], row["why"]) for row in rows]

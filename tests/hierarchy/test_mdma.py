@@ -239,6 +239,6 @@ def test_a_network_runs(method: str, tmp_path: Path) -> None:
         board.uc.mem_write(board.call("net_input"), np.ascontiguousarray(vector[0]).tobytes())
         board.call("net_invoke")
         (y,) = (graph.tensors[n] for n in graph.outputs)
-        found = np.frombuffer(board.uc.mem_read(board.call("net_output"), y.bytes), y.dtype).reshape(y.shape)
-        assert np.array_equal(found, ops.run(graph, *vector)[y.name])
+        have = np.frombuffer(board.uc.mem_read(board.call("net_output"), y.bytes), y.dtype).reshape(y.shape)
+        assert np.array_equal(have, ops.run(graph, *vector)[y.name])
     assert board.mdma.blocks > 10

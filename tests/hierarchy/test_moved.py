@@ -159,10 +159,10 @@ def transfers(p: Plan, kind: type[Any] = Start) -> list[tuple[int, Any]]:
 def with_transfers(p: Plan, change: Callable[[Any], Any]) -> Plan:
     """The plan with each of them changed, or left out where `change` gives None."""
 
-    def made(ts: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(found for found in map(change, ts) if found is not None)
+    def changed(ts: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(transfer for transfer in map(change, ts) if transfer is not None)
 
-    return replace(p, steps=tuple(replace(s, before=made(s.before), after=made(s.after)) for s in p.steps))
+    return replace(p, steps=tuple(replace(s, before=changed(s.before), after=changed(s.after)) for s in p.steps))
 
 
 def in_tiles(plans: Sequence[Plan]) -> int:

@@ -37,11 +37,11 @@ def graphs(form: str, folder: Path) -> Iterator[Graph]:
 
 def tile(op: Op, graph: Graph, rng: Random) -> dict[str, Range]:
     """A drawn part of the axes that may be cut."""
-    extents, found = ops.nest(op, graph).extents, dict[str, Range]()
+    extents, ranges = ops.nest(op, graph).extents, dict[str, Range]()
     for axis in cut_axes(ops.nest(op, graph)):
         first = rng.randrange(extents[axis])
-        found[axis] = first, rng.randint(first + 1, extents[axis])
-    return found
+        ranges[axis] = first, rng.randint(first + 1, extents[axis])
+    return ranges
 
 
 def values(op: Op, graph: Graph, rng: np.random.Generator) -> list[Array]:
@@ -58,8 +58,8 @@ def check(op: Op, graph: Graph, seed: int) -> None:
     turn = tile(op, graph, Random(seed))
     spec, given = ops.SPECS[op.kind], values(op, graph, np.random.default_rng(seed))
     part, small = graph_of_part(op, graph, turn)
-    _, reads, made = one_part(graph, op, turn)
-    out, *wanted = (tuple(slice(*r) for r in ranges) for ranges in (made, *reads))
+    _, reads, written = one_part(graph, op, turn)
+    out, *wanted = (tuple(slice(*r) for r in ranges) for ranges in (written, *reads))
     whole = spec.reference(op, graph, *given)
     mine = spec.reference(part, small, *(x[w] for x, w in zip(given, wanted, strict=True)))
     assert mine.shape == whole[out].shape, f"{op.kind} {turn}"

@@ -77,22 +77,22 @@ def reduced() -> Plan:
     mean = Op("mean", "mean", ("t1",), ("m",), {"axes": (1, 2)})
     graph = replace(net, ops=(net.ops[0], mean), tensors=tensors, outputs=("m",))
     planner = Planner(graph, load_target("host"), ModelRequest(Path("x"), "g0", "host", tile="off", map="auto"))
-    found, nothing = search_of(planner, 60 << 10), frozenset[str]()
-    fed = found.run(0, 2, nothing, found.room)
+    planning, nothing = search_of(planner, 60 << 10), frozenset[str]()
+    fed = planning.run(0, 2, nothing, planning.room)
     assert fed is not None
-    return assembled(planner, found, SearchPath((Step(0, 2, nothing, fed),), ()))
+    return assembled(planner, planning, SearchPath((Step(0, 2, nothing, fed),), ()))
 
 
 def resident() -> Plan:
     """Three convolutions, between which tensors stay in the first level."""
     request = ModelRequest(Path("x"), "g0", "host", tile="off", map="auto")
     planner = Planner(test_run_mutations.convolutions(), load_target("host"), request)
-    found = search_of(planner, 60 << 10)
+    planning = search_of(planner, 60 << 10)
     stays = frozenset(["t1"]), frozenset(["t1", "t2"]), frozenset(["t2"])
-    steps = [Step(i, i + 1, held, found.tiled(i, held, found.room // 2)) for i, held in enumerate(stays)]
-    made = assembled(planner, found, SearchPath(tuple(steps), ()))
-    assert {made.places[name].memory for name in ("t1", "t2")} == {"L1"}
-    return made
+    steps = [Step(i, i + 1, held, planning.tiled(i, held, planning.room // 2)) for i, held in enumerate(stays)]
+    placed = assembled(planner, planning, SearchPath(tuple(steps), ()))
+    assert {placed.places[name].memory for name in ("t1", "t2")} == {"L1"}
+    return placed
 
 
 def cramped() -> Plan:
@@ -147,19 +147,19 @@ def of_runs(change: Callable[[Any], Any]) -> Plant:
     return before(streamed.Streamer, "run", lambda right, *a: change(right(*a)))
 
 
-def swapped(found: Any) -> Any:
+def swapped(rolled: Any) -> Any:
     """The first row is used before it is brought."""
-    order = list(found.order)
-    at = next(i for i, n in enumerate(order) if n < len(found.run))
+    order = list(rolled.order)
+    at = next(i for i, n in enumerate(order) if n < len(rolled.run))
     order[at - 1], order[at] = order[at], order[at - 1]
-    return replace(found, order=tuple(order))
+    return replace(rolled, order=tuple(order))
 
 
 def shifted(change: Callable[[str, Place], Place]) -> Plant:
     """Places in the first level that differ from those of the layout."""
 
-    def placed(right: Any, self: Any, made: Any, at: dict[str, int], *others: Any) -> Any:
-        return right(self, made, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, *others)
+    def placed(right: Any, self: Any, part: Any, at: dict[str, int], *others: Any) -> Any:
+        return right(self, part, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, *others)
 
     return before(assembly._Assembly, "_placed", placed)
 
@@ -184,12 +184,12 @@ def of_the_neighbour(right: Any, op: Op, graph: Graph, part: Any) -> Any:
 
 
 def short_lives(right: Any, *arguments: Any) -> Any:
-    found = right(*arguments)
-    return replace(found, buffers=tuple(replace(b, upper=b.lower + 1) for b in found.buffers))
+    problem = right(*arguments)
+    return replace(problem, buffers=tuple(replace(b, upper=b.lower + 1) for b in problem.buffers))
 
 
 def no_cleaning(right: Any, *arguments: Any) -> Any:
-    return {step: [op for op in found if op.kind != CLEAN] for step, found in right(*arguments).items()}
+    return {step: [op for op in operations if op.kind != CLEAN] for step, operations in right(*arguments).items()}
 
 
 def late_slots(right: Any, *arguments: Any) -> Any:
@@ -201,10 +201,10 @@ def late_slots(right: Any, *arguments: Any) -> Any:
 def of_transfers(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Plant:
     """Change what stands before each step."""
 
-    def made(right: Any, *arguments: Any) -> tuple[Any, ...]:
+    def changed(right: Any, *arguments: Any) -> tuple[Any, ...]:
         return tuple(replace(s, before=change(s.before)) for s in right(*arguments))
 
-    return before(assembly, "with_transfers", made)
+    return before(assembly, "with_transfers", changed)
 
 
 def no_waits(ops: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -217,14 +217,14 @@ def higher(copy: Copy) -> Copy:
 
 PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "tiles: the copies of a result are left out": (
-        of_copies(lambda made: [c for c in made if c.fetch]), rows),
+        of_copies(lambda copies: [c for c in copies if c.fetch]), rows),
     "tiles: the copies of an operand are left out": (
-        of_copies(lambda made: [c for c in made if not c.fetch or c.far == 0]), rows),
+        of_copies(lambda copies: [c for c in copies if not c.fetch or c.far == 0]), rows),
     "tiles: nobody waits for copies": (of_turns(waits=()), rows),
     "tiles: copies come from a row too low": (
-        of_copies(lambda made: [replace(c, far=c.far + 48) if c.fetch and c.far else c for c in made]), rows),
+        of_copies(lambda copies: [replace(c, far=c.far + 48) if c.fetch and c.far else c for c in copies]), rows),
     "tiles: a halo row short": (
-        of_copies(lambda made: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in made]), rows),
+        of_copies(lambda copies: [replace(c, bytes=c.bytes - 48) if c.fetch else c for c in copies]), rows),
     "tiles: the kernel of another tile": (before(
         tiles.Tiles, "run", lambda right, self, numbers: right(self, dict.fromkeys(numbers, 0))), rows),
     "tiles: constants of another tile": (before(tiles, "graph_of_part", of_the_neighbour), channels),
@@ -253,7 +253,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
     "cores: a window beyond the end of the row": (before(streamed, "_under_windows", no_end), in_equal_parts),
     "cores: the kernel of the first part for all": (
         before(streamed, "_under_windows", lambda right, *a: (
-            lambda made: iter([replace(s, kernel=made[0].kernel) for s in made]))([*right(*a)])), on_cores),
+            lambda parts: iter([replace(s, kernel=parts[0].kernel) for s in parts]))([*right(*a)])), on_cores),
     "levels: a tensor that stays dies too early": (before(assembly._Assembly, "_near", short_lives), resident),
     "levels: more than the first level has": (
         before(levels, "rooms", lambda right, *a: dict.fromkeys(right(*a), 1 << 20)), cramped),

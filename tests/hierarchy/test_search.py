@@ -34,7 +34,7 @@ from edgebuild.model.plan.hierarchy.nest import (
     layer_of,
 )
 from edgebuild.model.plan.memory.problem import aligned
-from tests.hierarchy.layers27 import FILE, KNOWN, layers
+from tests.hierarchy.layers27 import BEST, FILE, layers
 
 
 def used(layer: TiledLayer, counted: MappingCost) -> dict[str, int]:
@@ -71,14 +71,14 @@ def naive(layer: TiledLayer, room: dict[str, int], judge: Judge = together) -> f
         for order in permutations(cut):
             deep = [cost(layer, Mapped(tile, order, (Move("", d, 1),) * 3)) for d in range(len(order) + 1)]
             for chosen in product(deep, repeat=3):
-                moved = [found.operands[i] for i, found in enumerate(chosen)]
+                moved = [figures.operands[i] for i, figures in enumerate(chosen)]
                 for buffers in product(numbers, repeat=3):
                     if any(b == 2 and m.transfers == 1 for b, m in zip(buffers, moved, strict=True)):
                         continue
-                    taken = dict.fromkeys(room, 0)
+                    filled = dict.fromkeys(room, 0)
                     for operand, m, b in zip(layer.operands, moved, buffers, strict=True):
-                        taken[operand.space] += -(-m.tile_bytes // 4) * 4 * b
-                    if all(size <= room[s] for s, size in taken.items()):
+                        filled[operand.space] += -(-m.tile_bytes // 4) * 4 * b
+                    if all(size <= room[s] for s, size in filled.items()):
                         total = judge(chosen[0].compute, chosen[0].calls, moved, buffers)
                         least = total if least is None else min(least, total)
     return least
@@ -134,9 +134,9 @@ def test_exact_search_equals_the_naive_one(seed: int) -> None:
         with pytest.raises(NoMapping):
             best(layer, room)
         return
-    _, found = best(layer, room)
-    assert found.total == pytest.approx(want)
-    assert all(size <= room[s] for s, size in used(layer, found).items())
+    _, figures = best(layer, room)
+    assert figures.total == pytest.approx(want)
+    assert all(size <= room[s] for s, size in used(layer, figures).items())
 
 
 def test_taps_are_those_that_see_the_image() -> None:
@@ -158,10 +158,10 @@ def test_taps_are_those_that_see_the_image() -> None:
 
 
 def test_the_27_layers_of_the_thesis() -> None:
-    found = {layer.name: best(layer, room)[1].total for layer, room in layers()}
-    assert {name for name, total in found.items() if total > KNOWN[name][1]} == set()
+    totals = {layer.name: best(layer, room)[1].total for layer, room in layers()}
+    assert {name for name, total in totals.items() if total > BEST[name][1]} == set()
     whole = {layer.name: best(layer, HUGE)[1].compute for layer, _ in layers()}
-    assert whole == {name: compute for name, (compute, _) in KNOWN.items()}
+    assert whole == {name: compute for name, (compute, _) in BEST.items()}
 
 
 def test_the_baselines_are_never_better() -> None:
@@ -202,9 +202,9 @@ def test_many_operands_move_in_one_way() -> None:
     layer, room = layers()[3]
     x, *_, y = layer.operands
     read = tuple(replace(x, name=f"x{i}", channel=replace(x.channel, overlap=True)) for i in range(12))
-    mapped, found = best(replace(layer, operands=(*read, y)), {space: 12 * size for space, size in room.items()})
+    mapped, figures = best(replace(layer, operands=(*read, y)), {space: 12 * size for space, size in room.items()})
     assert len({(move.depth, move.buffers) for move in mapped.moves[:-1]}) == 1
-    assert found.calls > 1 and found.total > 0
+    assert figures.calls > 1 and figures.total > 0
 
 
 def test_map_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,5 +278,5 @@ def test_every_op_of_a_model_is_mapped(tmp_path) -> None:  # type: ignore[no-unt
 
     file = tmp_path / "model.onnx"
     file.write_bytes(quantized(ZOO["resnet8"]()).SerializeToString())
-    found = map_layers(file, load_target("gap8"), "exact", "L1=16K")
-    assert len(found) > 8 and all(f.cost is not None and f.cost.calls > 0 for f in found)
+    mapped = map_layers(file, load_target("gap8"), "exact", "L1=16K")
+    assert len(mapped) > 8 and all(f.cost is not None and f.cost.calls > 0 for f in mapped)

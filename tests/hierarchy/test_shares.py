@@ -64,8 +64,8 @@ def test_parts_cover_a_row(kind: str, sizes: tuple[int, ...], count: int) -> Non
     assert shares is not None
     parts = [(share, part) for share in shares for part in range(share.first, share.past)]
     assert [part for _, part in parts] == list(range(len(parts))) and len(parts) <= count
-    made = [c for share, part in parts for c in range(part * share.width, min((part + 1) * share.width, every))]
-    assert made == list(range(every))
+    columns = [c for share, part in parts for c in range(part * share.width, min((part + 1) * share.width, every))]
+    assert columns == list(range(every))
     assert len(shares) <= 5, "parts inside of a row have one kernel"
 
 

@@ -216,18 +216,18 @@ def test_no_copy_skips_the_second_level() -> None:
 
 @pytest.mark.one_in(4)
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
-def test_copies_of_the_running_program_are_those_of_the_report(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
+def test_copies_of_the_running_program_are_those_of_the_report(method: str, tmp_path: Path) -> None:
     (tmp_path / "tiny.tflite").write_bytes(tiny_tflite())
     file = chain_file(tmp_path, "host", "copier: {between: [RAM, L1], channels: 8}", "ROM, RAM")
-    asked = ModelRequest(tmp_path / "tiny.tflite", "model", file, map=way)
+    asked = ModelRequest(tmp_path / "tiny.tflite", "model", file, map=method)
     artifacts = compile_model(asked)
     report = json.loads(next(a.data for a in artifacts if a.name == "model_report.json"))["hierarchy"]
     rows = [o for row in report["layers"] for o in row["operands"] if (o["from"], o["to"]) == ("ROM", "RAM")]
     assert rows and report["cycles"]["total"] == pytest.approx(sum(row["cycles"] for row in report["layers"]))
     for mode in MODES:
-        found = verify(asked.source, load_target(file), artifacts, dma=mode)
-        assert found["equal"] and found["dma"] == report["moved"]
+        verdict = verify(asked.source, load_target(file), artifacts, dma=mode)
+        assert verdict["equal"] and verdict["dma"] == report["moved"]
 
 
 def chain_file(folder: Path, base: str, near: str, far: str) -> str:
@@ -239,43 +239,43 @@ def chain_file(folder: Path, base: str, near: str, far: str) -> str:
 
 @pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-@pytest.mark.parametrize("way", ["layer", "auto"])
+@pytest.mark.parametrize("method", ["layer", "auto"])
 def test_a_cluster_whose_third_level_is_out_of_reach(
-    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ten harts in QEMU; the activations lie in L2 beside the constants on their way."""
     near = "cluster: {between: [L2, L1], channels: 8, start_cycles: 50, piece_cycles: 2, port: src/cores_harts.c}"
     chip = chain_file(tmp_path, "pulp-cluster", near, "L3, L2")
-    options = ["--target", chip, "--map", way, "--limit", "L1=4K,L2=8K", "--keep", str(tmp_path / "k")]
+    options = ["--target", chip, "--map", method, "--limit", "L1=4K,L2=8K", "--keep", str(tmp_path / "k")]
     assert main(["verify", str(DIGITS), *options, "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    verdict = json.loads(capsys.readouterr().out)
     report = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
     ends = {(o["from"], o["to"]) for row in report["layers"] for o in row["operands"] if o["tensor"] == "weights"}
-    assert found["equal"] and found["dma"] == report["moved"] and ends == {("L3", "L2"), ("L2", "L1")}
+    assert verdict["equal"] and verdict["dma"] == report["moved"] and ends == {("L3", "L2"), ("L2", "L1")}
 
 
-WAY = Channel(1.0)
+CHANNEL = Channel(1.0)
 
 
 def test_constants_come_as_late_as_they_need_not_be_waited_for() -> None:
     """The first has no step before it; the second comes under it; the third wants two steps, and one was used."""
     steps = [StepConstants((n,), n, at, 100.0) for at, n in enumerate((32, 80, 160))]
-    found = schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2")
-    assert [(s.first, s.waited) for s in found] == [(0, 32.0), (0, 0.0), (0, 40.0)]
-    assert [s.first for s in schedule_stagings(steps, [100.0] * 3, [0] * 3, WAY, 1 << 20, "L2", 0)] == [0, 1, 2]
+    stagings = schedule_stagings(steps, [100.0] * 3, [0] * 3, CHANNEL, 1 << 20, "L2")
+    assert [(s.first, s.waited) for s in stagings] == [(0, 32.0), (0, 0.0), (0, 40.0)]
+    assert [s.first for s in schedule_stagings(steps, [100.0] * 3, [0] * 3, CHANNEL, 1 << 20, "L2", 0)] == [0, 1, 2]
 
 
 def test_constants_without_room_come_in_parts() -> None:
     """Four blocks in two slots; the two that come while the step runs take longer than that."""
-    (found,) = schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 200, "L2")
-    assert found == Staging(0, 0, 0, SLOTS, 128, 128.0 + 28.0)
+    (staging,) = schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], CHANNEL, 200, "L2")
+    assert staging == Staging(0, 0, 0, SLOTS, 128, 128.0 + 28.0)
     with pytest.raises(DoesNotFit):
-        schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], WAY, 140, "L2")
+        schedule_stagings([StepConstants((64, 64, 64, 64), 256, 0, 100.0)], [100.0], [16], CHANNEL, 140, "L2")
 
 
 def test_constants_find_room_beside_all_that_is_live() -> None:
     """While they come, and from then to the end of their step."""
-    rng, taken = np.random.default_rng(1), 0
+    rng, moved = np.random.default_rng(1), 0
     for _ in range(400):
         count = int(rng.integers(2, 9))
         live = [int(n) for n in 8 * rng.integers(0, 40, count)]
@@ -286,15 +286,17 @@ def test_constants_find_room_beside_all_that_is_live() -> None:
             steps.append(wish if rng.integers(3) else None)
         room = max(live) + int(rng.integers(100, 600))
         try:
-            found = schedule_stagings(steps, [float(n) for n in rng.integers(1, 200, count)], live, WAY, room, "L2")
+            stagings = schedule_stagings(
+                steps, [float(n) for n in rng.integers(1, 200, count)], live, CHANNEL, room, "L2"
+            )
         except DoesNotFit:
             continue
-        taken += len(found)
-        for s in found:
+        moved += len(stagings)
+        for s in stagings:
             assert s.first <= s.until <= s.step
             live = [n + s.bytes * (s.first <= at <= s.step) for at, n in enumerate(live)]
         assert max(live) <= room
-    assert taken > 400
+    assert moved > 400
 
 
 def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
@@ -309,9 +311,9 @@ def test_a_copy_is_at_most_as_large_as_the_unit_does() -> None:
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
-def test_gap8_has_generated_code(way: str, tmp_path: Path) -> None:
-    artifacts = compile_model(ModelRequest(DIGITS, "digits", "gap8", map=way, limit=(("L1", 8 << 10),)))
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
+def test_gap8_has_generated_code(method: str, tmp_path: Path) -> None:
+    artifacts = compile_model(ModelRequest(DIGITS, "digits", "gap8", map=method, limit=(("L1", 8 << 10),)))
     source = next(a.data for a in artifacts if a.name == "digits.c").decode()
     assert "_STAGE)" in source
 
@@ -319,14 +321,14 @@ def test_gap8_has_generated_code(way: str, tmp_path: Path) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "gcc")
 @pytest.mark.parametrize(
-    ("way", "limit", "most", "levels"),
+    ("method", "limit", "most", "levels"),
     [("auto", "L1=8K", 100_000, {"L1", "L2"}), ("layer", "L1=2K,L2=2K", 300_000, {"L2", "L3"})],
 )
 def test_a_cluster_of_gap8(
-    way: str, limit: str, most: int, levels: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: str, limit: str, most: int, levels: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Eight cores of the simulator, with the event unit, MCHAN and the uDMA; activations also in HyperRAM."""
-    options = ["--target", "gap8", "--map", way, "--limit", limit, "--keep", str(tmp_path / "k"), "--json", "-"]
+    options = ["--target", "gap8", "--map", method, "--limit", limit, "--keep", str(tmp_path / "k"), "--json", "-"]
     assert main(["verify", str(DIGITS), *options]) == 0
     verdict = json.loads(capsys.readouterr().out)
     report = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
@@ -341,10 +343,10 @@ def test_weights_that_no_core_reaches(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
-def test_a_second_level_without_room(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
+def test_a_second_level_without_room(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The memory, how much there is, and a remedy."""
-    options = ["--target", "gap8", "--map", way, "--limit", "L2=256", "-o", str(tmp_path)]
+    options = ["--target", "gap8", "--map", method, "--limit", "L2=256", "-o", str(tmp_path)]
     assert main(["model", str(DIGITS), "--name", "n", *options]) == 1
     text = capsys.readouterr().err
     assert "digits.onnx" in text and "fit" in text and "L2" in text

@@ -23,11 +23,11 @@ DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
 def test_more_memory_is_never_slower() -> None:
     target = load_target("gap8")
     sizes = sizes_of("L1=2K:8K,L2=12K:24K", target)
-    found = sweep(ModelRequest(DIGITS, "model", "gap8"), target, sizes)
-    assert found
-    for key, cycles in found.items():
-        assert all(cycles >= v for other, v in found.items() if all(a >= b for a, b in zip(other, key, strict=True)))
-    text = sweep_words(sizes, found)
+    table = sweep(ModelRequest(DIGITS, "model", "gap8"), target, sizes)
+    assert table
+    for key, cycles in table.items():
+        assert all(cycles >= v for other, v in table.items() if all(a >= b for a, b in zip(other, key, strict=True)))
+    text = sweep_words(sizes, table)
     assert len(text.splitlines()) == 1 + len(sizes["L1"]) * len(sizes["L2"])
 
 

@@ -36,30 +36,30 @@ def at_once(folder: Path) -> str:
 
 @pytest.mark.one_in(6)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
 @pytest.mark.parametrize("counted", [True, False])
 def test_cores_and_a_dma_unit_beside_them(
-    way: str, counted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: str, counted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Eight harts compute and one copies; the copies are those of the report."""
-    options = ["--target", "pulp-cluster" if counted else at_once(tmp_path), "--map", way]
+    options = ["--target", "pulp-cluster" if counted else at_once(tmp_path), "--map", method]
     assert main(["verify", str(DIGITS), *options, "--keep", str(tmp_path / "k"), "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    verdict = json.loads(capsys.readouterr().out)
     report = json.loads((tmp_path / "k" / "model_report.json").read_text())
-    assert found["equal"] and found["dma"] == report["hierarchy"]["moved"]
-    assert found["dma"]["transfers"] > 0 and "eb_cores_run" in (tmp_path / "k" / "model.c").read_text()
+    assert verdict["equal"] and verdict["dma"] == report["hierarchy"]["moved"]
+    assert verdict["dma"]["transfers"] > 0 and "eb_cores_run" in (tmp_path / "k" / "model.c").read_text()
 
 
 @pytest.mark.one_in(4)
 @pytest.mark.needs("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-@pytest.mark.parametrize("way", ["layer", "dory", "auto"])
-def test_activations_in_the_third_level(way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("method", ["layer", "dory", "auto"])
+def test_activations_in_the_third_level(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """L2 has no room for some tensors, which lie in L3 and move from there by DMA."""
-    options = ["--target", "pulp-cluster", "--map", way, "--limit", "L1=2K,L2=768", "--keep", str(tmp_path / "k")]
+    options = ["--target", "pulp-cluster", "--map", method, "--limit", "L1=2K,L2=768", "--keep", str(tmp_path / "k")]
     assert main(["verify", str(DIGITS), *options, "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    verdict = json.loads(capsys.readouterr().out)
     report = json.loads((tmp_path / "k" / "model_report.json").read_text())["hierarchy"]
-    assert found["equal"] and found["dma"] == report["moved"]
+    assert verdict["equal"] and verdict["dma"] == report["moved"]
     assert {row["level"] for row in report["residency"]} >= {"L2", "L3"}
     operands = [o for row in report["layers"] for o in row["operands"] if o["tensor"] != "weights"]
     assert any("L3" in (o["from"], o["to"]) for o in operands)

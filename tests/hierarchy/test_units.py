@@ -85,11 +85,11 @@ def test_memories_that_no_unit_joins_are_caught() -> None:
         replay(sound.graph, sound.steps, sound.places, chip)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_activations_lie_where_a_unit_reaches_them(way: str) -> None:
+@pytest.mark.parametrize("method", WAYS)
+def test_activations_lie_where_a_unit_reaches_them(method: str) -> None:
     """A memory that no DMA unit joins with the first level is none for activations, though the core reaches it."""
     graph = next(iter(examples(small_graphs(), 1)))
-    asked = ModelRequest(Path("random"), "g", "host", tile="off", map=way)
+    asked = ModelRequest(Path("random"), "g", "host", tile="off", map=method)
     chip = load_target("host")
     home = chip.memory_named("RAM")
     other = replace(home, name="FAST", origin=3 << 30, level=0)
