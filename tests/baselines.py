@@ -33,9 +33,9 @@ def tflm(graph: Graph) -> int:
     placed: list[tuple[int, int, int, int]] = []  # offset, bytes, first, last
     for size, first, last in sorted(lifetimes(graph).values(), key=lambda b: -b[0]):
         size, at = -(-size // TFLM_ALIGN) * TFLM_ALIGN, 0
-        for start, taken, begin, end in sorted(placed):
+        for start, length, begin, end in sorted(placed):
             if begin <= last and first <= end and start < at + size:
-                at = max(at, start + taken)
+                at = max(at, start + length)
         placed.append((at, size, first, last))
     return max((at + size for at, size, _, _ in placed), default=0)
 
@@ -43,12 +43,12 @@ def tflm(graph: Graph) -> int:
 def tvm(graph: Graph) -> int:
     """In the order of the ops: a result takes a free block of a like size, which grows if it is smaller."""
     lives = lifetimes(graph)
-    blocks, free, taken = list[int](), set[int](), dict[str, int]()
+    blocks, free, block_of = list[int](), set[int](), dict[str, int]()
     for name, (size, first, _) in sorted(lives.items(), key=lambda item: item[1][1]):
         for other, (_, _, last) in lives.items():
-            if other in taken and last < first and taken[other] >= 0:
-                free.add(taken[other])
-                taken[other] = -1
+            if other in block_of and last < first and block_of[other] >= 0:
+                free.add(block_of[other])
+                block_of[other] = -1
         larger = [b for b in free if size <= blocks[b] <= size * TVM_RANGE]
         smaller = [b for b in free if size // TVM_RANGE <= blocks[b] < size]
         block = min(larger, key=lambda b: blocks[b], default=max(smaller, key=lambda b: blocks[b], default=-1))
@@ -57,5 +57,5 @@ def tvm(graph: Graph) -> int:
             blocks.append(size)
         blocks[block] = max(blocks[block], size)
         free.discard(block)
-        taken[name] = block
+        block_of[name] = block
     return sum(blocks)

@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 
 def models(folder: Path) -> list[Path]:
     """All model files: given ones, and the zoo written to `folder`, quantised."""
-    found = sorted((ROOT.parent / "shared" / "models").glob("*.tflite"))
+    files = sorted((ROOT.parent / "shared" / "models").glob("*.tflite"))
     for name in ("ds_cnn", "mobilenet_v1", "resnet8", "autoencoder"):
         file = folder / f"zoo_{name}.onnx"
         file.write_bytes(quantized(ZOO[name]()).SerializeToString())
-        found.append(file)
-    return [*found, ROOT / "sample_projects" / "digits" / "digits.onnx"]
+        files.append(file)
+    return [*files, ROOT / "sample_projects" / "digits" / "digits.onnx"]
 
 
 def main() -> int:

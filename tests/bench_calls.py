@@ -51,22 +51,22 @@ def of_calls(folder: Path, target: str) -> tuple[float, float]:
     """Of an op in one call; of a call that makes a row."""
     few, many = (counted(folder, rows, target, "off") for rows in ROWS)
     row = (many - few) / (OPS * (ROWS[1] - ROWS[0]))
-    made = sum(ROWS[0] + number for number in range(OPS))
+    total = sum(ROWS[0] + number for number in range(OPS))
     rolled = counted(folder, ROWS[0], target, "rolling")
-    return (few - made * row) / OPS, rolled / made - row
+    return (few - total * row) / OPS, rolled / total - row
 
 
 def main() -> int:
-    found = []
+    table = []
     print(f"{'instructions':14} {'of a call':>12} {'by rows':>12}")
     with tempfile.TemporaryDirectory() as name:
         for target in TARGETS:
             whole, rows = of_calls(Path(name), target)
-            found.append({"target": target, "call": round(whole, 1), "row_call": round(rows, 1)})
+            table.append({"target": target, "call": round(whole, 1), "row_call": round(rows, 1)})
             print(f"{target:14} {whole:12.1f} {rows:12.1f}", flush=True)
     out = ROOT / "build" / "bench" / "calls.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1) + "\n")
+    out.write_text(json.dumps(table, indent=1) + "\n")
     return 0
 
 

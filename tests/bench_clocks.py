@@ -53,9 +53,9 @@ def networks(setting: Setting) -> list[dict[str, Any]]:
     for name in NETWORKS:
         steps = choices_of(name, setting)
         for slack in SLACKS:
-            found = compare(steps.plain, steps.layers, steps.model, slack)
-            rows.append(_row(setting, name, found))
-            _print(name, found)
+            figures = compare(steps.plain, steps.layers, steps.model, slack)
+            rows.append(_row(setting, name, figures))
+            _print(name, figures)
     return rows
 
 
@@ -66,9 +66,9 @@ def sensitivity() -> list[dict[str, Any]]:
     rows = []
     for factor in (0.0, 0.5, 1.0, 2.0):
         for name in NETWORKS:
-            found = compare_network(name, setting, SLACKS[0], factor)
-            rows.append({**_row(setting, name, found), "stall_factor": factor})
-            _print(f"{factor:g} x {name}"[:22], found)
+            figures = compare_network(name, setting, SLACKS[0], factor)
+            rows.append({**_row(setting, name, figures), "stall_factor": factor})
+            _print(f"{factor:g} x {name}"[:22], figures)
     return rows
 
 
@@ -119,9 +119,9 @@ def solver(count: int = 30) -> dict[str, Any]:
     for seed in range(count):
         problem = random_problem(seed)
         begin = time.process_time()
-        found = select(problem)
+        choice = select(problem)
         seconds.append(time.process_time() - begin)
-        gaps.append(1 - found.bound_uj / found.energy_uj)
+        gaps.append(1 - choice.bound_uj / choice.energy_uj)
     print(f"\nsolver, 60 layers x 12 points with relocking and idling, {count} random instances:")
     mean = sum(seconds) / count
     print(f"  longest {max(seconds):.2f} s, mean {mean:.2f} s (process time); gap to the bound {max(gaps):.1e}")

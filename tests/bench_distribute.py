@@ -70,8 +70,8 @@ def float_plan(name: str, n: int) -> dict[str, Any]:
     for arena in sorted({v * 4 for c in counts for v in (c.m + c.k, (c.m + c.k) / n)}):
         if room - arena >= network.weights / n:
             limits = DeviceLimits((room - arena,) * n, (arena,) * n, thesis_arena=True)
-            known = best.cost.bytes if best is not None else ANY
-            best = Search(network, naive.cluster(n), limits).run(known) or best
+            bound = best.cost.bytes if best is not None else ANY
+            best = Search(network, naive.cluster(n), limits).run(bound) or best
     traffic = best.cost.bytes / 1e6 if best is not None else None
     return {"network": name, "form": "float", "devices": n, "F": room / 1e6, "two_steps": steps * MB, "joint": traffic}
 
@@ -82,11 +82,11 @@ def int8_plan(name: str, n: int) -> dict[str, Any]:
     cluster = naive.cluster(n)
     cluster = replace(cluster, devices=tuple(replace(d, flash=int(INT8_WEIGHTS[name])) for d in cluster.devices))
     row: dict[str, Any] = {"network": name, "form": "int8", "devices": n, "weights": INT8_WEIGHTS[name] / 1e6}
-    for way in ("joint", "fdto", "owp", "paper"):
+    for method in ("joint", "fdto", "owp", "paper"):
         try:
-            row[way] = choose(network, cluster, False, way).plan.cost.bytes / 1e6
+            row[method] = choose(network, cluster, False, method).plan.cost.bytes / 1e6
         except EdgebuildError:
-            row[way] = None
+            row[method] = None
     return row
 
 
@@ -130,7 +130,7 @@ def together(model: Path, n: int, number: int, simulate: str = "host") -> dict[s
     """A model on n devices; baselines have all methods of cutting, `joint` as little flash as has a plan."""
     medium = ("kind: star", "kind: bus, broadcast: true", "kind: switch")[number % 3]
     method = ("owp", "joint", "paper", "fdto")[number % 4]
-    weights, found = network_of(prepare(model)).weights, dict[str, Any]()
+    weights, verdict = network_of(prepare(model)).weights, dict[str, Any]()
     row: dict[str, Any] = {"model": model.stem, "devices": n, "medium": medium, "method": method}
     row["simulated"] = simulate
     target = "host" if simulate == "host" else "mps2-an386"
@@ -138,15 +138,15 @@ def together(model: Path, n: int, number: int, simulate: str = "host") -> dict[s
         with tempfile.TemporaryDirectory() as name:
             request = ClusterRequest(model, cluster_of(n, most, medium, Path(name), target), "net", method=method)
             try:
-                found = verify_cluster(request, simulate)
+                verdict = verify_cluster(request, simulate)
                 break
             except EdgebuildError as error:
                 row["refused"] = str(error).splitlines()[0]
-    if not found:
+    if not verdict:
         return row
     row.pop("refused", None)
-    more = found["wire_bytes"] - found["planned_bytes"]
-    return {**row, "equal": found["equal"], "messages": found["messages"], "bytes_more_than_planned": more}
+    more = verdict["wire_bytes"] - verdict["planned_bytes"]
+    return {**row, "equal": verdict["equal"], "messages": verdict["messages"], "bytes_more_than_planned": more}
 
 
 LINKS = {
@@ -222,49 +222,49 @@ def timed(model: Path, targets: str, medium: str, method: str, room: str = "220K
 def faults(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         file = cluster_of(3, 1 << 20, "kind: switch", Path(name))
-        found = verify_cluster(ClusterRequest(DIGITS, file, "digits", method="owp"), disturbed=(7, count))
-    result: dict[str, Any] = found["faults"]
+        verdict = verify_cluster(ClusterRequest(DIGITS, file, "digits", method="owp"), disturbed=(7, count))
+    result: dict[str, Any] = verdict["faults"]
     return result
 
 
 def main() -> None:
-    found: dict[str, Any] = {"paper": paper()}
+    figures: dict[str, Any] = {"paper": paper()}
     print(f"{'network':12} {'layers':>6} {'single':>7} {'F':>7} {'first':>5} {'seq.':>7} {'FDTO':>7} {'OWP':>7}")
-    for r in found["paper"]:
+    for r in figures["paper"]:
         numbers = (r["F_single"], r["F"], r["first_weight_layer"], r["F_sequential"], r["C_fdto"], r["C_owp"])
         print(f"{r['network']:12} {r['layers']:6}", *(f"{x:7.4g}" for x in numbers))
-    found["plans"] = []
+    figures["plans"] = []
     for make in (float_plan, int8_plan):
         for name in NETWORKS:
             row = make(name, 6)
-            found["plans"].append(row)
+            figures["plans"].append(row)
             print(", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
-    found["brute"] = brute(500)
-    found["exact"] = exact()
-    print(found["brute"], found["exact"])
-    found["memory"] = []
+    figures["brute"] = brute(500)
+    figures["exact"] = exact()
+    print(figures["brute"], figures["exact"])
+    figures["memory"] = []
     with tempfile.TemporaryDirectory() as folder:
         for given in ON_FOUR:
             for medium in ("kind: switch", "kind: bus, broadcast: true"):
-                found["memory"].append(row := memory(Path(folder), *given, medium))
+                figures["memory"].append(row := memory(Path(folder), *given, medium))
                 print(row, flush=True)
-    found["speeds"] = []
+    figures["speeds"] = []
     for model in sorted((ROOT.parent / "shared" / "models").glob("mlperf_*.tflite")):
-        found["speeds"] += (rows := speeds(model))
+        figures["speeds"] += (rows := speeds(model))
         print(*rows, sep="\n", flush=True)
-    found["together"], found["times"] = [], []
+    figures["together"], figures["times"] = [], []
     with tempfile.TemporaryDirectory() as folder:
         for at, model in enumerate(models(Path(folder))):
             for n, simulate in [*((n, "host") for n in range(1, 9)), (2, "qemu"), (4, "qemu")]:
-                found["together"].append(row := together(model, n, at + n, simulate))
+                figures["together"].append(row := together(model, n, at + n, simulate))
                 print(row, flush=True)
             for targets, medium, method in TIMED:
-                found["times"].append(row := timed(model, targets, medium, method))
+                figures["times"].append(row := timed(model, targets, medium, method))
                 print(row, flush=True)
-    found["faults"] = faults(FAULTS)
-    print(found["faults"])
+    figures["faults"] = faults(FAULTS)
+    print(figures["faults"])
     (ROOT / "build" / "bench").mkdir(parents=True, exist_ok=True)
-    (ROOT / "build" / "bench" / "distribute.json").write_text(json.dumps(found, indent=1) + "\n")
+    (ROOT / "build" / "bench" / "distribute.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -84,12 +84,12 @@ def measure(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def silicon_table(folder: Path) -> dict[str, tuple[int, int]]:
     """Accesses of drivers of real peripherals, (by hand, generated); raises where a model does."""
-    found = {}
+    table = {}
     for part in silicon.PARTS:
         if part.present:
             hand, now = silicon.compare(part, folder / part.name.replace(" ", "_"))
-            found[part.name] = (hand.accesses, now.accesses)
-    return found
+            table[part.name] = (hand.accesses, now.accesses)
+    return table
 
 
 def main() -> None:

@@ -55,19 +55,19 @@ def errors(target: str, variant: str, kind: str, folder: Path) -> list[tuple[str
     layers, ordinary = Sized(0), kernels.by_cost
     for _ in range(COUNT):
         layers.one(kind)
-    model, known = folder / "layers.tflite", load_target(target)
+    model, chip = folder / "layers.tflite", load_target(target)
     model.write_bytes(layers.pack(layers.inputs, layers.outputs))
     request = model_request(model, "model", target, {"tile": "off", "optimize": "speed"})
     setattr(kernels, "by_cost", preferring(variant) if variant else ordinary)  # noqa: B010
     try:
-        counted = verify(model, known, compile_model(request), by_layer=True)["layers"]
-        plan = plan_model(request, known)
-        found = []
+        counted = verify(model, chip, compile_model(request), by_layer=True)["layers"]
+        plan = plan_model(request, chip)
+        rows = []
         for step, layer in zip(plan.steps, counted, strict=True):
             kernel = kernel_of(step.ops[0], plan.graph, step.forms[0])
             estimate = kernel.estimate * (step.calls if step.forms[0].rolled else 1)
-            found.append((kernel.variant, estimate / layer["instructions"] - 1))
-        return [row for row in found if row[1] > -1]
+            rows.append((kernel.variant, estimate / layer["instructions"] - 1))
+        return [row for row in rows if row[1] > -1]
     finally:
         setattr(kernels, "by_cost", ordinary)  # noqa: B010
 
@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         for variant in args.variants or [""]:
             for kind in ("convolution", "pointwise", "dense"):
-                for taken, error in errors(args.target, variant, kind, Path(name)):
-                    rows.setdefault(taken, []).extend([abs(error)] if variant in ("", taken) else [])
+                for kernel, error in errors(args.target, variant, kind, Path(name)):
+                    rows.setdefault(kernel, []).extend([abs(error)] if variant in ("", kernel) else [])
     for variant, some in sorted(rows.items()):
         if some:
             print(f"{variant:32} {len(some):>3} layers, median {np.median(some):6.1%}, largest {max(some):6.1%}")

@@ -76,12 +76,12 @@ def groups(functions: list[str]) -> Iterator[list[str]]:
         called = re.findall(r"{{(\w+)}}", FUNCTIONS[name].real) if name in FUNCTIONS else ["eb_exp", "eb_log"]
         waiting[name] = {name for h in used_helpers(called, Arithmetic.TFLITE) for name in h.names}
     while waiting:
-        taken, used = [], set[str]()
+        group, used = [], set[str]()
         for name, helpers in list(waiting.items()):
-            if len(taken) < 4 and not used & helpers:
-                taken.append(name)
+            if len(group) < 4 and not used & helpers:
+                group.append(name)
                 used |= waiting.pop(name)
-        yield taken
+        yield group
 
 
 def measured(functions: list[str], name: str, folder: Path) -> dict[str, tuple[float, float]]:
@@ -89,13 +89,13 @@ def measured(functions: list[str], name: str, folder: Path) -> dict[str, tuple[f
     target, graph, rng = load_target(name), network(functions), np.random.default_rng(1)
     planned = plan(graph, target, ModelRequest(Path("x"), "model", name, tile="off"))
     artifacts = emit(planned, "")
-    report, found = report_of(artifacts), {}
+    report, figures = report_of(artifacts), {}
     builder = Builder(target, folder, bool(report.get("needs_libm")))
     counts = layers([values(n, rng) for n in graph.inputs], artifacts, report, builder)
     for step, row in zip(planned.steps, counts, strict=True):
         ((op,), (form,)) = step.ops, step.forms
-        found[op.name] = row["instructions"] / COUNT, kernel_of(op, planned.graph, form).estimate / COUNT
-    return found
+        figures[op.name] = row["instructions"] / COUNT, kernel_of(op, planned.graph, form).estimate / COUNT
+    return figures
 
 
 def main() -> int:
@@ -103,19 +103,19 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a part of the functions' names")
     only = parser.parse_args().only
     functions = [n for n in (*(n for n, row in FUNCTIONS.items() if row.real), *ROWS) if only in n]
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in functions}
+    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in functions}
     print(f"instructions of a value by function: {', '.join(TARGETS)}; largest error of an estimate")
     for target in TARGETS:
         for some in groups(functions):
             with tempfile.TemporaryDirectory() as folder:
                 for name, pair in measured(some, target, Path(folder)).items():
-                    found[name].append(pair)
-    for name, pairs in found.items():
+                    figures[name].append(pair)
+    for name, pairs in figures.items():
         error = max((100 * (estimate / counted - 1) for counted, estimate in pairs), key=abs)
         print(f'    "{name}": ({", ".join(f"{counted:.1f}" for counted, _ in pairs)}),  # {error:+.1f} %')
     out = ROOT / "build" / "bench" / "functions.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"function": n, "targets": dict(zip(TARGETS, pairs, strict=True))} for n, pairs in found.items()]
+    rows = [{"function": n, "targets": dict(zip(TARGETS, pairs, strict=True))} for n, pairs in figures.items()]
     out.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 

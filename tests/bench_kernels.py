@@ -42,8 +42,8 @@ def measure(model: Path, target: str) -> dict[str, Any] | None:
     cycles = round(result["cycles"] / result["macs"], 2) if "cycles" in result else None
     counted = [layer["instructions"] for layer in result.get("layers", ())]
     layers = layer_rows(model, target, counted) if counted else []
-    found = {"insn_per_mac": rate, "cycles_per_mac": cycles, "code_bytes": result["code_bytes"]}
-    return found | {"equal": result["equal"], "layers": layers}
+    figures = {"insn_per_mac": rate, "cycles_per_mac": cycles, "code_bytes": result["code_bytes"]}
+    return figures | {"equal": result["equal"], "layers": layers}
 
 
 def layer_rows(model: Path, name: str, counted: list[int]) -> list[dict[str, Any]]:
@@ -74,12 +74,12 @@ def single_layers(folder: Path, only: str) -> list[dict[str, Any]]:
             continue
         row: dict[str, Any] = {"layer": name, "unit": "element" if name in ELEMENTS else "mac", "targets": {}}
         for target in COUNTED:
-            model, known = written(name, folder), load_target(target)
-            result = verify(model, known, compile_model(model_request(model, "model", target, {"tile": "off"})))
+            model, chip = written(name, folder), load_target(target)
+            result = verify(model, chip, compile_model(model_request(model, "model", target, {"tile": "off"})))
             count = ELEMENTS.get(name) or result["macs"]
-            found = {"insn": round(result["instructions"] / count, 2), "equal": result["equal"]}
+            figures = {"insn": round(result["instructions"] / count, 2), "equal": result["equal"]}
             keys = ("code_bytes", "stack_bytes", "arena_bytes", "weights_bytes")
-            row["targets"][target] = found | {key: result[key] for key in keys}
+            row["targets"][target] = figures | {key: result[key] for key in keys}
         rows.append(row)
         print(f"{name:32} " + " ".join(f"{row['targets'][t]['insn']:>11}" for t in COUNTED), flush=True)
     return rows
@@ -97,13 +97,13 @@ def main() -> int:
     parser.add_argument("--layers", action="store_true", help="only the networks of one layer")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        found = [] if args.layers else whole_models(Path(name), args.only)
+        rows = [] if args.layers else whole_models(Path(name), args.only)
         layers = single_layers(Path(name), args.only)
     if args.layers:
         write(layers, "layers.json")
     else:
-        write([*found, *layers], "kernels.json")
-    equal = [r["equal"] for row in [*found, *layers] for r in row["targets"].values() if r is not None]
+        write([*rows, *layers], "kernels.json")
+    equal = [r["equal"] for row in [*rows, *layers] for r in row["targets"].values() if r is not None]
     return int(not all(equal))
 
 
@@ -114,12 +114,12 @@ def whole_models(folder: Path, only: str) -> list[dict[str, Any]]:
     for model in models(folder):
         if only not in model.stem:
             continue
-        found = {t: measure(model, t) for t in TARGETS}
+        figures = {t: measure(model, t) for t in TARGETS}
         for title, key in ((model.stem, "insn_per_mac"), ("  cycles, modelled", "cycles_per_mac")):
-            rates = [r[key] if r is not None else None for r in found.values()]
+            rates = [r[key] if r is not None else None for r in figures.values()]
             print(f"{title:22} " + " ".join(f"{'-' if n is None else n:>11}" for n in rates), flush=True)
-        rows.append({"model": model.stem, "targets": found})
-        for target, result in found.items():
+        rows.append({"model": model.stem, "targets": figures})
+        for target, result in figures.items():
             for r in result["layers"] if result is not None else ():
                 error = f"{r['error_percent']:>+7.1f} %" if "error_percent" in r else ""
                 print(f"    {target:10} {r['kernel']:32} {r['variant'] or 'portable':22} {r['weights']:>7} B"

@@ -249,15 +249,15 @@ def _with_constants(case: Case) -> Case:
 
 def with_constants(case: Case) -> Case:
     """The case with all inputs behind the first one constant, for operators whose parameters are inputs of the test."""
-    made = Case(case.name, case.operator, deepcopy(case.model), list(case.inputs), case.outputs)
-    graph = made.model.graph
-    if any(not isinstance(x, np.ndarray | np.generic) for x in made.inputs):
-        return made
-    for value, x in list(zip(graph.input, made.inputs, strict=True))[1:]:
+    changed = Case(case.name, case.operator, deepcopy(case.model), list(case.inputs), case.outputs)
+    graph = changed.model.graph
+    if any(not isinstance(x, np.ndarray | np.generic) for x in changed.inputs):
+        return changed
+    for value, x in list(zip(graph.input, changed.inputs, strict=True))[1:]:
         graph.input.remove(value)
         graph.initializer.append(numpy_helper.from_array(np.asarray(x), value.name))
-    made.inputs = made.inputs[:1]
-    return made
+    changed.inputs = changed.inputs[:1]
+    return changed
 
 
 def compile_case(case: Case, number: int, folder: Path) -> None:
@@ -374,7 +374,7 @@ def second_opinion(case: Case, data: bytes) -> None:
     """
     judge(case, data)
     if case.verdict == "wrong":
-        told, first = case.outputs, case.why
+        outputs, first = case.outputs, case.why
         onnxruntime.set_default_logger_severity(3)
         try:
             session = onnxruntime.InferenceSession(case.model.SerializeToString())
@@ -383,7 +383,7 @@ def second_opinion(case: Case, data: bytes) -> None:
         except Exception:  # it has no exception of its own
             return
         judge(case, data)
-        case.outputs, case.why = told, f"as onnxruntime; the package has {first}"
+        case.outputs, case.why = outputs, f"as onnxruntime; the package has {first}"
 
 
 def main() -> None:
@@ -392,36 +392,36 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="all tests of the package, in or out of the scope")
     parser.add_argument("-v", action="store_true", help="say why for each test that did not pass")
     arguments = parser.parse_args()
-    found = list(every(arguments.wanted) if arguments.all else cases(arguments.wanted))
-    for first in range(0, len(found), BATCH):
+    tests = list(every(arguments.wanted) if arguments.all else cases(arguments.wanted))
+    for first in range(0, len(tests), BATCH):
         with tempfile.TemporaryDirectory() as name:
-            batch = found[first : first + BATCH]
+            batch = tests[first : first + BATCH]
             for i, case in enumerate(batch):
                 compile_case(case, first + i, Path(name))
                 if arguments.all and case.verdict == "refused":
-                    batch[i] = found[first + i] = with_constants(case)
+                    batch[i] = tests[first + i] = with_constants(case)
                     compile_case(batch[i], first + i, Path(name))
             run_batch(batch, first, Path(name))
-    report(found, arguments)
+    report(tests, arguments)
 
 
-def report(found: Sequence[Case], arguments: argparse.Namespace) -> None:
+def report(tests: Sequence[Case], arguments: argparse.Namespace) -> None:
     verdicts = ("passed", "refused", "wrong", "crashed")
     by_operator = {
-        op: {v: sum(c.verdict == v for c in found if c.operator == op) for v in verdicts}
-        for op in sorted({c.operator for c in found})
+        op: {v: sum(c.verdict == v for c in tests if c.operator == op) for v in verdicts}
+        for op in sorted({c.operator for c in tests})
     }
     print(f"{'operator':26}" + "".join(f"{v:>9}" for v in verdicts))
     for op, row in by_operator.items():
         print(f"{op:26}" + "".join(f"{row[v] or '':>9}" for v in verdicts))
-    for case in found:
+    for case in tests:
         if case.verdict in ("wrong", "crashed") or (arguments.v and case.verdict != "passed"):
             print(f"{case.verdict} {case.name}: {case.why[:200]}")
-    total: dict[str, Any] = {v: Counter(c.verdict for c in found)[v] for v in verdicts}
-    print(", ".join(f"{v} {n}" for v, n in total.items()) + f" of {len(found)}")
+    total: dict[str, Any] = {v: Counter(c.verdict for c in tests)[v] for v in verdicts}
+    print(", ".join(f"{v} {n}" for v, n in total.items()) + f" of {len(tests)}")
     if not arguments.wanted and not arguments.all:
-        total |= {"by_operator": by_operator, "tests": len(found)}
-        total["reasons"] = {c.name: f"{c.verdict}: {c.why}" for c in found if c.verdict != "passed"}
+        total |= {"by_operator": by_operator, "tests": len(tests)}
+        total["reasons"] = {c.name: f"{c.verdict}: {c.why}" for c in tests if c.verdict != "passed"}
         folder = ROOT / "build" / "bench"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "onnx.json").write_text(json.dumps(total, indent=1) + "\n")

@@ -124,9 +124,9 @@ def measure(graph: Graph, target: Target, folder: Path, library: Path) -> dict[s
 def here(model: Path) -> float:
     """Cycles per multiply-accumulate of our own code, each layer by itself, from the board's flash."""
     artifacts = compile_model(model_request(model, NAME, BOARD_TARGET, {"tile": "off"}))
-    found = verify(model, load_target(BOARD_TARGET), artifacts, by_cycles=True)
-    assert found["equal"], f"{model.name} differs from the reference"
-    return int(found["cycles"]) / int(found["macs"])
+    verdict = verify(model, load_target(BOARD_TARGET), artifacts, by_cycles=True)
+    assert verdict["equal"], f"{model.name} differs from the reference"
+    return int(verdict["cycles"]) / int(verdict["macs"])
 
 
 def furthest(rows: dict[str, dict[str, float]], column: str) -> tuple[float, str]:
@@ -159,13 +159,13 @@ def main() -> int:
     for model, row in rows.items():
         figures = " | ".join(f"{figure:.2f}" for figure in (*row.values(), BOARD[model]))
         print(f"| {model} | {figures} | {f'{ours[model]:.2f}' if model in ours else '-'} |")
-    found = {column: furthest(rows, column) for column in ("no wait states", "flash")}
-    for column, (times, pair) in found.items():
+    extremes = {column: furthest(rows, column) for column in ("no wait states", "flash")}
+    for column, (times, pair) in extremes.items():
         print(f"{column}: the ratio furthest from the board's is {pair}, {times:.2f} times")
     out = ROOT / "build" / "bench" / "peers.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"rows": rows, "board": BOARD, "here": ours, "furthest": found}, indent=1) + "\n")
-    return int(found["flash"][0] > LIMIT)
+    out.write_text(json.dumps({"rows": rows, "board": BOARD, "here": ours, "furthest": extremes}, indent=1) + "\n")
+    return int(extremes["flash"][0] > LIMIT)
 
 
 if __name__ == "__main__":

@@ -106,21 +106,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", type=int, nargs="*", default=[60, 120, 500])
     args = parser.parse_args()
-    found = []
+    rows = []
     for kind in (chain, residual):
         for ops in args.ops:
             with tempfile.TemporaryDirectory() as name:
                 model = Path(name, "net.tflite")
                 model.write_bytes(kind(ops))
-                found.append({"network": kind.__name__, "ops": ops, **measured(model, Path(name))})
-            row = found[-1]
+                rows.append({"network": kind.__name__, "ops": ops, **measured(model, Path(name))})
+            row = rows[-1]
             print(
                 f"{kind.__name__:10} {ops:4} ops {row['seconds']:6} s {row['mb']:5} MB arena {row['arena']:7} B",
                 flush=True,
             )
     out = ROOT / "build" / "bench" / "planning.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1) + "\n")
+    out.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 
 

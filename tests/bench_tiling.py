@@ -62,9 +62,12 @@ PUBLISHED = {  # percent saved by FFMT, MACs again; by FDT
 def networks(folder: Path) -> Iterator[Path]:
     """Those of the thesis that are there, and the zoo's of their kind."""
     yield from (f for name in PUBLISHED if (f := SHARED / f"{name}.tflite").exists())
-    made: dict[str, Callable[[], onnx.ModelProto]] = {"kws_float": ZOO["ds_cnn"], "running_example": running_example}
-    made |= {name: partial(_quantized, build) for name, build in (("radar", radar), *PAPERS.items())}
-    for name, build in made.items():
+    builders: dict[str, Callable[[], onnx.ModelProto]] = {
+        "kws_float": ZOO["ds_cnn"],
+        "running_example": running_example,
+    }
+    builders |= {name: partial(_quantized, build) for name, build in (("radar", radar), *PAPERS.items())}
+    for name, build in builders.items():
         model = build()
         file = folder / f"zoo_{name}.onnx"
         file.write_bytes(model.SerializeToString())
@@ -132,12 +135,12 @@ def speed(model: Path, tile: str) -> dict[str, Any]:
     """How many configurations the exploration looks at in a second."""
     plan = plan_model(model_request(model, "model", "host", MODES[tile]), load_target("host"))
     assert plan.tiling is not None
-    found = plan.tiling
-    row = {"model": model.stem, "tile": tile, "estimated": found.estimated, "evaluated": found.evaluated}
-    rate = round((found.estimated + found.evaluated) / found.seconds)
-    row |= {"seconds": round(found.seconds, 2), "per_second": rate, "paths": len(found.tilings)}
+    tiling = plan.tiling
+    row = {"model": model.stem, "tile": tile, "estimated": tiling.estimated, "evaluated": tiling.evaluated}
+    rate = round((tiling.estimated + tiling.evaluated) / tiling.seconds)
+    row |= {"seconds": round(tiling.seconds, 2), "per_second": rate, "paths": len(tiling.tilings)}
     print(
-        f"{model.stem:18} {tile:5} {found.estimated:>6} estimated {found.evaluated:>3} scheduled and laid out "
+        f"{model.stem:18} {tile:5} {tiling.estimated:>6} estimated {tiling.evaluated:>3} scheduled and laid out "
         f"{row['seconds']:>7} s {rate:>6}/s"
     )
     return row

@@ -87,12 +87,12 @@ def least_squares(terms: Matrix, wanted: Matrix) -> Matrix:
     """Weights that are not negative: terms whose weight would be are left out, the worst first."""
     used = [i for i in range(terms.shape[1]) if terms[:, i].any()]
     while True:
-        found = np.linalg.lstsq(terms[:, used], wanted, rcond=None)[0]
-        if found.size == 0 or found.min() >= 0:
+        solution = np.linalg.lstsq(terms[:, used], wanted, rcond=None)[0]
+        if solution.size == 0 or solution.min() >= 0:
             weights = np.zeros(terms.shape[1])
-            weights[used] = found
+            weights[used] = solution
             return weights
-        del used[int(found.argmin())]
+        del used[int(solution.argmin())]
 
 
 def weights_of(rows: Sequence[Row]) -> Matrix:

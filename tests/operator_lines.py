@@ -20,12 +20,12 @@ def lines_of(*wings: str) -> int:
 
 def names() -> list[str]:
     """Every name that a reader accepts, of each format and domain."""
-    found = set[tuple[str, str, str]]()
+    operators = set[tuple[str, str, str]]()
     for form in exported().values():
         own = form.operators()
-        found |= {(form.name, "", name) for kind, names in own.by_kind.items() if kind for name in names}
-        found |= {(form.name, domain, name) for domain, names in own.others.items() for name in names}
-    return [name for *_, name in sorted(found)]
+        operators |= {(form.name, "", name) for kind, names in own.by_kind.items() if kind for name in names}
+        operators |= {(form.name, domain, name) for domain, names in own.others.items() for name in names}
+    return [name for *_, name in sorted(operators)]
 
 
 def main() -> None:

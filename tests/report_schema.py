@@ -40,8 +40,8 @@ def _member(holder: dict[str, Any], name: str, always: bool, whole: bool) -> dic
     holder.setdefault("additionalProperties", False)
     if always and name not in holder.setdefault("required", []):
         holder["required"].append(name)
-    found: dict[str, Any] = holder.setdefault("properties", {}).setdefault(name, {})
-    return found
+    member: dict[str, Any] = holder.setdefault("properties", {}).setdefault(name, {})
+    return member
 
 
 if __name__ == "__main__":

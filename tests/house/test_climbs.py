@@ -38,25 +38,25 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @cache
 def imported() -> dict[str, set[str]]:
     """The files that each file imports, itself or by way of others."""
-    known = {module(file): str(file) for file in files()}
+    names = {module(file): str(file) for file in files()}
     direct = {
-        str(file): {f for _, there in imports(file) if (f := known.get(there) or known.get(there[:-1]))}
+        str(file): {f for _, there in imports(file) if (f := names.get(there) or names.get(there[:-1]))}
         for file in files()
     }
-    found = {}
+    below = {}
     for file in direct:
         waiting, seen = [file], set[str]()
         while waiting:
             new = direct[waiting.pop()] - seen
             seen |= new
             waiting += new
-        found[file] = seen - {file}
-    return found
+        below[file] = seen - {file}
+    return below
 
 
 def climbs(request: ModelRequest, below: dict[str, set[str]], inside: Path) -> set[tuple[str, str]]:
     """Callers and what they call, of the calls of a compilation that climb from one file of a folder to another."""
-    found = set[tuple[str, str]]()
+    pairs = set[tuple[str, str]]()
     ours = {file for file in below if Path(file).is_relative_to(inside)}
 
     def called(frame: FrameType, event: str, _: object) -> None:
@@ -67,7 +67,7 @@ def climbs(request: ModelRequest, below: dict[str, set[str]], inside: Path) -> s
         while caller is not None and caller.f_code.co_filename not in below:
             caller = caller.f_back
         if caller is not None and (here := caller.f_code.co_filename) in ours and here in below[there]:
-            found.add((f"{here} {caller.f_code.co_qualname}", f"{there} {frame.f_code.co_qualname}"))
+            pairs.add((f"{here} {caller.f_code.co_qualname}", f"{there} {frame.f_code.co_qualname}"))
 
     target = load_target(request.target)
     sys.setprofile(called)
@@ -75,7 +75,7 @@ def climbs(request: ModelRequest, below: dict[str, set[str]], inside: Path) -> s
         plan_model(request, target)
     finally:
         sys.setprofile(None)
-    return found
+    return pairs
 
 
 @pytest.mark.one_in(4)
@@ -83,14 +83,14 @@ def climbs(request: ModelRequest, below: dict[str, set[str]], inside: Path) -> s
 def test_requests_go_down(name: str) -> None:
     options = REQUESTS[name]
     target = "stm32h743" if "map" in options else "mps2-an386"
-    found = climbs(ModelRequest(DIGITS, "digits", target, **options), imported(), PLANNER)
-    assert len(found) <= MAX_CLIMBS, found
+    climbing = climbs(ModelRequest(DIGITS, "digits", target, **options), imported(), PLANNER)
+    assert len(climbing) <= MAX_CLIMBS, climbing
 
 
 def test_the_measure_finds_a_climb() -> None:
     """The search for tilings asks the planner, which stands above it, to lay out each candidate."""
-    found = climbs(ModelRequest(DIGITS, "digits", "mps2-an386", tile="fdt"), imported(), PLANNER)
-    assert any("tiling/explore.py" in here and "plan/search.py" in there for here, there in found)
+    climbing = climbs(ModelRequest(DIGITS, "digits", "mps2-an386", tile="fdt"), imported(), PLANNER)
+    assert any("tiling/explore.py" in here and "plan/search.py" in there for here, there in climbing)
     plain = climbs(ModelRequest(DIGITS, "digits", "mps2-an386"), imported(), PACKAGE / "model")
     folders = {name: str(PACKAGE / "model" / name) for name in ("passes", "formats")}
     inside = {name: {c for c in plain if all(end.startswith(f) for end in c)} for name, f in folders.items()}

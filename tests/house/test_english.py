@@ -17,19 +17,19 @@ ITEM = re.compile(r"^\s*(?:[*-]|\d+\.) ")
 
 def paragraphs(text: str) -> Iterator[str]:
     """Prose without tables, headings and blocks of code; every item of a list is a paragraph."""
-    found: list[str] = []
+    lines: list[str] = []
     for line in [*re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines(), ""]:
-        code = line.startswith("    ") and not found
+        code = line.startswith("    ") and not lines
         if (
             not line.strip()
             or line.lstrip().startswith(("|", "#", "!"))
             or ITEM.match(line)
             or re.search(r"\S {2,}\S", line)
         ):
-            yield " ".join(found)
-            found = []
+            yield " ".join(lines)
+            lines = []
         if line.strip() and not code and not line.lstrip().startswith(("|", "#", "!")):
-            found.append(ITEM.sub("", line).strip())
+            lines.append(ITEM.sub("", line).strip())
 
 
 def sentences(texts: Iterable[str]) -> Iterator[str]:
@@ -45,10 +45,10 @@ def words(sentence: str) -> int:
 
 
 def check(texts: Iterable[str]) -> None:
-    found = list(sentences(texts))
-    long = sorted((s for s in found if words(s) > LONG), key=words, reverse=True)
-    assert len(found) > 100
-    assert len(long) < MAX_LONG * len(found), f"{len(long)} of {len(found)}:\n" + "\n".join(long[:20])
+    prose = list(sentences(texts))
+    long = sorted((s for s in prose if words(s) > LONG), key=words, reverse=True)
+    assert len(prose) > 100
+    assert len(long) < MAX_LONG * len(prose), f"{len(long)} of {len(prose)}:\n" + "\n".join(long[:20])
 
 
 def test_sentences_of_pages_are_short() -> None:

@@ -54,9 +54,9 @@ def test_names_of_files_occur_once_in_a_wing(wing: str) -> None:
     """A name says what a file is for. Folders of kernels have files of one role for each processor."""
     seen: dict[str, Path] = {}
     for file in sources(PACKAGE / wing, suffix=".py"):
-        known = seen.setdefault(file.name, file)
-        role = known.parent.parent == file.parent.parent == KERNELS
-        assert known == file or role or file.name == "__init__.py", f"{name(file)} and {name(known)}"
+        first = seen.setdefault(file.name, file)
+        role = first.parent.parent == file.parent.parent == KERNELS
+        assert first == file or role or file.name == "__init__.py", f"{name(file)} and {name(first)}"
 
 
 def test_modules_bind_no_constant_twice() -> None:

@@ -14,7 +14,7 @@ def random_graph(random: Random, tasks: int) -> TaskGraph:
     """Any graph: several writers, in-place pairs, unread storages and inputs, extra outputs."""
     sizes = {f"in{i}": random.randint(0, 9) for i in range(random.randint(0, 2))}
     inputs = tuple(sizes)
-    written, outputs, made = list(inputs), [], []
+    written, outputs, drawn = list(inputs), [], []
     for t in range(tasks):
         reads = random.sample(written, min(len(written), random.choice([0, 1, 1, 1, 2, 2, 3])))
         writes = []
@@ -27,10 +27,10 @@ def random_graph(random: Random, tasks: int) -> TaskGraph:
         if random.random() < 0.3:
             written.remove(random.choice(written[:-1] or written))
         pairs = tuple((r, w) for r in reads for w in writes if random.random() < 0.4)
-        made.append(Task(f"t{t}", tuple(reads), tuple(writes), pairs))
+        drawn.append(Task(f"t{t}", tuple(reads), tuple(writes), pairs))
         outputs += writes[:1] if random.random() < 0.15 else []
         written = written or writes[:1]
-    return TaskGraph(tuple(made), sizes, inputs, tuple(dict.fromkeys(outputs)))
+    return TaskGraph(tuple(drawn), sizes, inputs, tuple(dict.fromkeys(outputs)))
 
 
 def series_parallel(random: Random, depth: int) -> TaskGraph:
@@ -158,18 +158,18 @@ def _saved(graph: TaskGraph, pairs: tuple[tuple[str, str], ...]) -> int:
 
 
 def random_problem(random: Random, buffers: int) -> MemoryProblem:
-    made = []
+    drawn = []
     for k in range(buffers):
         lower = random.randint(0, 6)
         size, align = random.randint(0, 9), random.choice([1, 1, 1, 2, 4, 3])
-        made.append(Buffer(f"b{k}", size, lower, lower + random.randint(1, 5), align))
-    return MemoryProblem(tuple(made))
+        drawn.append(Buffer(f"b{k}", size, lower, lower + random.randint(1, 5), align))
+    return MemoryProblem(tuple(drawn))
 
 
 def phased_problem(random: Random, buffers: int) -> MemoryProblem:
     """Buffers of which only a part is taken in the first or last part of their lifetime."""
     plain = random_problem(random, buffers)
-    made = []
+    drawn = []
     for b in plain.buffers:
         if b.upper - b.lower > 1 and b.size and random.random() < 0.7:
             cut = random.randint(b.lower + 1, b.upper - 1)
@@ -177,8 +177,8 @@ def phased_problem(random: Random, buffers: int) -> MemoryProblem:
             (one, two), (three, four) = random.sample(parts, 2)
             phases = Phase(b.lower, cut, one, two - one), Phase(cut, b.upper, three, four - three)
             b = replace(b, phases=phases)
-        made.append(b)
-    return replace(plain, buffers=tuple(made))
+        drawn.append(b)
+    return replace(plain, buffers=tuple(drawn))
 
 
 def fits(problem: MemoryProblem, height: int, placed: tuple[int, ...] = ()) -> bool:

@@ -165,13 +165,13 @@ def test_walks_decide_small_problems(seed: int, buffers: int) -> None:
 def test_walks_alone_fill_public_instances(letter: str) -> None:
     """And the same way each time: a search counts its steps."""
     (sections, *_) = sorted(split(bench(letter).buffers), key=lambda part: -len(part.buffers))
-    found = list[list[int] | None]()
+    layouts = list[list[int] | None]()
     for _ in range(2):
         walks = Walks(sections, 1_048_576, exact.ORDERS)
         while walks.offsets is None:
             assert walks.search() <= 3 * len(sections.buffers)
-        found.append(walks.offsets)
-    assert found[0] == found[1]
+        layouts.append(walks.offsets)
+    assert layouts[0] == layouts[1]
 
 
 def test_a_capacity_is_no_reason_to_leave_a_layout_at_the_bound() -> None:

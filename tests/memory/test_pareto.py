@@ -47,11 +47,11 @@ def test_a_limit_gets_the_way_of_the_front(resnet: Path) -> None:
     chip = load_target("mps2-an386")
     ways = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto"}), chip).trade_off
     assert len(ways) > 3
-    for way in (ways[1], ways[-1]):
-        bounded = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto", "ram": way.peak_bytes}), chip)
-        assert bounded.schedule.peak <= way.peak_bytes
+    for point in (ways[1], ways[-1]):
+        bounded = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto", "ram": point.peak_bytes}), chip)
+        assert bounded.schedule.peak <= point.peak_bytes
         total = sum(s.instructions for s in bounded.steps)
-        assert total == pytest.approx(way.instructions, rel=0.02)
+        assert total == pytest.approx(point.instructions, rel=0.02)
 
 
 def test_more_memory_than_is_of_use_is_not_taken(resnet: Path) -> None:
@@ -69,12 +69,12 @@ def test_more_memory_than_is_of_use_is_not_taken(resnet: Path) -> None:
 def test_a_tiled_plan_says_what_it_costs(resnet: Path) -> None:
     """Against `--tile off`, in the summary and in the report; a plan that is that one costs nothing."""
     artifacts = compile_model(model_request(resnet, "m", "mps2-an386", {"tile": "rolling"}))
-    told = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
+    content = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))
     chip = load_target("mps2-an386")
     rolled, off = (plan_model(model_request(resnet, "m", "mps2-an386", {"tile": t}), chip) for t in ("rolling", "off"))
     more = instructions(rolled.steps) / instructions(off.steps) - 1
-    assert more > 0.05 and told["price"]["instructions"] == pytest.approx(more, abs=0.01)
+    assert more > 0.05 and content["price"]["instructions"] == pytest.approx(more, abs=0.01)
     assert off.price == (1, 1)
     (line,) = (line for line in summary(artifacts).splitlines() if "against --tile off" in line)
-    assert f"{told['price']['instructions']:+.1%} instructions" in line and f"({off.arena_bytes} B)" in line
+    assert f"{content['price']['instructions']:+.1%} instructions" in line and f"({off.arena_bytes} B)" in line
     assert "layout optimal)" in summary(artifacts)

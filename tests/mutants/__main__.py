@@ -60,7 +60,7 @@ def drawn(count: int, seed: int, rooms: Iterable[str]) -> Iterator[Planted]:
     random, rooms = Random(seed), list(rooms)
     texts = {file: (ROOT / file).read_bytes() for name in rooms for file in files(ROOMS[name])}
     choices = {name: {file: faults(ROOMS[name], file, texts[file]) for file in files(ROOMS[name])} for name in rooms}
-    taken = set[Planted]()
+    chosen = set[Planted]()
     for number in range(count):
         name = rooms[number % len(rooms)]
         for _ in range(TRIES):
@@ -68,8 +68,8 @@ def drawn(count: int, seed: int, rooms: Iterable[str]) -> Iterator[Planted]:
             kind = random.choice(sorted({f.kind for f in choices[name][file]}))
             fault = random.choice([f for f in choices[name][file] if f.kind == kind])
             planted = Planted(name, file, fault, texts[file])
-            if planted not in taken and is_read(planted):
-                taken.add(planted)
+            if planted not in chosen and is_read(planted):
+                chosen.add(planted)
                 yield planted
                 break
 

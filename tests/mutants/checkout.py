@@ -134,7 +134,7 @@ def _watched(
         try:
             while process.poll() is None and not why:
                 time.sleep(0.2)
-                seconds, memory = _taken(process.pid)
+                seconds, memory = _spent(process.pid)
                 why = LATE if seconds > limit_s else "memory" if memory > MEMORY else ""
         finally:
             for process_id, _ in _session(process.pid):
@@ -155,7 +155,7 @@ def _session(leader: int) -> Iterator[tuple[int, list[str]]]:
             yield int(folder.name), fields
 
 
-def _taken(leader: int) -> tuple[float, int]:
+def _spent(leader: int) -> tuple[float, int]:
     """Seconds of the processor that a session has taken, with processes that have ended, and bytes that it holds."""
     rows = [fields for _, fields in _session(leader)]
     seconds = sum(int(n) for fields in rows for n in fields[11:15]) / os.sysconf("SC_CLK_TCK")

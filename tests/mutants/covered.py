@@ -33,22 +33,22 @@ class Map:
     def of(self, file: str, function: str) -> list[str]:
         """Tests that execute a function, the quickest of each group of cases first, then the second of each."""
         groups = defaultdict[str, list[tuple[float, str]]](list)
-        for test, taken in self.tests.get(f"{file}:{function}", {}).items():
-            groups[test.partition("[")[0]].append((taken, test))
+        for test, seconds in self.tests.get(f"{file}:{function}", {}).items():
+            groups[test.partition("[")[0]].append((seconds, test))
         turns = zip_longest(*(sorted(group) for group in groups.values()))
         return [test for turn in turns for _, test in sorted(filter(None, turn))][:MAX_TESTS]
 
 
 def names(root: Path) -> list[str]:
     """Of all that is marked, "file:function", in the order of its number. A template is its own first function."""
-    found = list[str]()
+    marked = list[str]()
     for file in _sources(root):
         text = (root / file).read_text(encoding="utf-8")
         if file.endswith(".py"):
-            found += [f"{file}:{name}" for name, _ in marks.functions(ast.parse(text))]
+            marked += [f"{file}:{name}" for name, _ in marks.functions(ast.parse(text))]
         else:
-            found += [f"{file}:{name}" for name in (MODULE, *(name for name, _, _ in marks.macros(text)))]
-    return found
+            marked += [f"{file}:{name}" for name in (MODULE, *(name for name, _, _ in marks.macros(text)))]
+    return marked
 
 
 def function_at(file: str, text: bytes, line: int) -> str:
@@ -89,11 +89,11 @@ def load(folder: Path) -> Map:
     for test in test_files():
         if _holds(folder, test):
             content = json.loads(_part(folder, test).read_text())
-            for name, taken, executed in content["tests"]:
+            for name, seconds, executed in content["tests"]:
                 for number in executed:
                     function = content["functions"][number]
-                    loaded.tests[function][name] = taken
-                    loaded.tests[f"{function.partition(':')[0]}:{MODULE}"][name] = taken
+                    loaded.tests[function][name] = seconds
+                    loaded.tests[f"{function.partition(':')[0]}:{MODULE}"][name] = seconds
     return loaded
 
 
@@ -126,11 +126,11 @@ def _record(folder: Path, test: str, copy: Checkout, table: list[str], budget_s:
     subprocess.run(command, cwd=copy.root, env=environment,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    executed = [(name, taken, [*(table[n] for n in marked), *(f"{file}:{MODULE}" for file in read)])
-                for name, taken, marked, read in rows]  # fmt: skip
+    executed = [(name, seconds, [*(table[n] for n in marked), *(f"{file}:{MODULE}" for file in read)])
+                for name, seconds, marked, read in rows]  # fmt: skip
     functions = sorted({function for *_, some in executed for function in some})
     numbers = {function: number for number, function in enumerate(functions)}
-    tests = [[name, taken, [numbers[function] for function in some]] for name, taken, some in executed]
+    tests = [[name, seconds, [numbers[function] for function in some]] for name, seconds, some in executed]
     part = _part(folder, test)
     part.parent.mkdir(parents=True, exist_ok=True)
     part.write_text(json.dumps({"digest": _digest(test), "functions": functions, "tests": tests}))

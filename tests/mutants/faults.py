@@ -92,9 +92,9 @@ class PythonFaults(ast.NodeVisitor):
             return
         kind, was, now = OPERATORS[type(operator)]
         words = r"\s+".join(map(re.escape, was.split()))
-        found = re.compile(words.encode()).search(self.bare, self.end(left), self.start(right))
-        if found:
-            self.add(kind, found.start(), found[0], now.encode())
+        match = re.compile(words.encode()).search(self.bare, self.end(left), self.start(right))
+        if match:
+            self.add(kind, match.start(), match[0], now.encode())
 
     def swapped(self, first: ast.expr, second: ast.expr) -> None:
         a, b = self.source(first), self.source(second)
@@ -287,8 +287,8 @@ def c_faults(text: bytes) -> list[Fault]:
     for idle in (COMMENTS, MACROS):
         bare = idle.sub(lambda m: re.sub(rb"[^\n]", b" ", m[0]), bare)
     jinja = [m.span() for m in JINJA.finditer(bare)]
-    found = [*_plain(bare, jinja), *_patterns(bare, jinja), *_clamps(bare)]
-    return [f for f in found if f.now != f.was]
+    faults = [*_plain(bare, jinja), *_patterns(bare, jinja), *_clamps(bare)]
+    return [f for f in faults if f.now != f.was]
 
 
 def _inside(spans: list[tuple[int, int]], place: int) -> bool:

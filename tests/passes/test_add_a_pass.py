@@ -26,9 +26,9 @@ def negations(count: int) -> Graph:
 
 def test_the_rule_of_the_page_takes_two_negations_away() -> None:
     text = (ROOT / "docs" / "add-a-pass.md").read_text()
-    (found,) = re.findall(r"^(    def twice_negated.*?\n)\n(?!    )", text, re.M | re.S)
+    (rule,) = re.findall(r"^(    def twice_negated.*?\n)\n(?!    )", text, re.M | re.S)
     names: dict[str, Any] = {"Edit": Edit, "Op": Op, "Graph": Graph}
-    exec(dedent(found), names)
+    exec(dedent(rule), names)
     for count, left in ((0, 0), (1, 1), (2, 0), (3, 1), (4, 0)):
         graph = rewrite(negations(count), [names["twice_negated"]])
         assert len(graph.ops) == left + 1

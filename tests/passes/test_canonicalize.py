@@ -71,8 +71,8 @@ def test_float_models_keep_their_outputs(tmp_path: Path) -> None:
         rounding = moves(vectors, partial(ran, graph))
         for before, after in zip(ran(graph, vectors, None), ran(canonical, vectors, None), strict=True):
             for name in graph.outputs:
-                apart = distance(after[name], before[name])
-                assert apart <= limit(before[name], rounding.get(name, 0.0)), dump(canonical)
+                error = distance(after[name], before[name])
+                assert error <= limit(before[name], rounding.get(name, 0.0)), dump(canonical)
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
@@ -126,10 +126,10 @@ def test_operators_on_quantised_constants_are_computed_beforehand(tmp_path: Path
     q, other = Quant((0.05,), (3,)), Quant((0.11,), (-9,))
     data = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
     x, c = f.input(shape, q), f.tensor("c", shape, "int8", other, data)
-    made = f.tensor("made", shape, "int8", q)
-    f.operator("QUANTIZE", [c], [made], schema.QuantizeOptionsT())
+    computed = f.tensor("made", shape, "int8", q)
+    f.operator("QUANTIZE", [c], [computed], schema.QuantizeOptionsT())
     y = f.tensor("y", shape, "int8", q)
-    f.operator("MAXIMUM", [x, made], [y], schema.MaximumMinimumOptionsT())
+    f.operator("MAXIMUM", [x, computed], [y], schema.MaximumMinimumOptionsT())
     file = f.pack([x], [y])
     given = np.random.default_rng(2).integers(-128, 128, shape).astype(np.int8)
     (((want,),),) = interpreted([file], [[[given]]], tmp_path)
@@ -149,14 +149,14 @@ def test_real_arithmetic_between_integers_stays_real(name: str, tmp_path: Path) 
     )
     head = f.tensor("head", shape, "int8", q)
     f.operator("RELU", [x], [head])
-    real, made = (f.tensor(n, shape, "float32") for n in ("real", "made"))
+    real, result = (f.tensor(n, shape, "float32") for n in ("real", "made"))
     f.operator("DEQUANTIZE", [head], [real], schema.DequantizeOptionsT())
     if name != "QUANTIZE":
         f.operator(
-            name, [real, real] if name == "ADD" else [real], [made], schema.AddOptionsT() if name == "ADD" else None
+            name, [real, real] if name == "ADD" else [real], [result], schema.AddOptionsT() if name == "ADD" else None
         )
     y = f.tensor("y", shape, "int8", other)
-    f.operator("QUANTIZE", [real if name == "QUANTIZE" else made], [y], schema.QuantizeOptionsT())
+    f.operator("QUANTIZE", [real if name == "QUANTIZE" else result], [y], schema.QuantizeOptionsT())
     last = f.tensor("last", shape, "int8", other)
     f.operator("RELU", [y], [last])
     file = f.pack([x], [last])
@@ -172,12 +172,12 @@ def test_values_at_their_own_places_behind_a_view(whole: bool) -> None:
     shapes = {"x": (1, 2, 4), "a": (1, 2, 4, 1), "b": (1, 2, 4, 1), "y": (8,)}
     tensors = {name: Tensor(name, shape, "int8", Quant((0.5,), (0,))) for name, shape in shapes.items()}
     index = (None, None, None, None) if whole else (None, (1, 0), None, None)
-    made = [
+    nodes = [
         Op("reshape", "view", ("x",), ("a",), {"shape": shapes["a"]}),
         Op("take", "take", ("a",), ("b",), {"index": index}),
         Op("reshape", "flat", ("b",), ("y",), {"shape": shapes["y"]}),
     ]
-    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(made)
+    graph = Graph("", (), tensors, ("x",), ("y",), "tflite").with_ops(nodes)
     canonical, values = canonicalize(graph), np.arange(8, dtype=np.int8).reshape(1, 2, 4)
     assert ("take" in [op.kind for op in canonical.ops]) is not whole
     assert np.array_equal(ops.run(canonical, values)["y"], ops.run(graph, values)["y"])

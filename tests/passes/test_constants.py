@@ -58,11 +58,11 @@ def deadened(graph: Graph, rng: np.random.Generator) -> Graph:
         weights, start = w.data.copy(), bias.data.copy()
         by_channel = np.moveaxis(weights, 3 if op.kind == "depthwise_conv2d" else 0, 0)
         for k in range(len(start)):
-            way = rng.choice(["live", "no weights", "low", "high", "wrapping"], p=[0.35, 0.25, 0.2, 0.1, 0.1])
-            if way == "no weights":
+            kind = rng.choice(["live", "no weights", "low", "high", "wrapping"], p=[0.35, 0.25, 0.2, 0.1, 0.1])
+            if kind == "no weights":
                 by_channel[k] = 0
-            elif way != "live" and w.dtype == "int8":
-                start[k] = {"low": -(2**29), "high": 2**29, "wrapping": 2**31 - 1}[way]
+            elif kind != "live" and w.dtype == "int8":
+                start[k] = {"low": -(2**29), "high": 2**29, "wrapping": 2**31 - 1}[kind]
         tensors |= {w.name: replace(w, data=weights), bias.name: replace(bias, data=start)}
     return replace(graph, tensors=tensors)
 

@@ -77,14 +77,14 @@ def files(folder: Path, model: onnx.ModelProto, count: int = 60) -> tuple[Path, 
 
 def test_every_way_is_measured_and_the_best_is_kept(tmp_path: Path) -> None:
     model, data, labels = files(tmp_path, network(1))
-    made = quantise(model, data, labels)
-    ways = [t.way for t in made.trials]
+    outcome = quantise(model, data, labels)
+    ways = [t.way for t in outcome.trials]
     assert ways[:4] == list(METHODS) and any("equalised" in w for w in ways) and any("biases" in w for w in ways)
-    key = [(min(t.quality.accuracy or 0, made.real.accuracy or 0), t.quality.sqnr) for t in made.trials]
-    assert made.trials[key.index(max(key))] is made.chosen
-    assert made.real.accuracy == 1 and made.drop <= 4 and made.chosen.quality.sqnr > 25
-    assert (made.calibrated, made.judged) == (30, 30)
-    kinds = {n.op_type for n in made.chosen.model.graph.node}
+    key = [(min(t.quality.accuracy or 0, outcome.real.accuracy or 0), t.quality.sqnr) for t in outcome.trials]
+    assert outcome.trials[key.index(max(key))] is outcome.chosen
+    assert outcome.real.accuracy == 1 and outcome.drop <= 4 and outcome.chosen.quality.sqnr > 25
+    assert (outcome.calibrated, outcome.judged) == (30, 30)
+    kinds = {n.op_type for n in outcome.chosen.model.graph.node}
     assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
 
 
@@ -235,12 +235,12 @@ def test_corrected_biases_lessen_the_noise(wide: tuple[str, ...], activation: st
 @pytest.mark.parametrize("wide", ["int16", "float"])
 def test_layers_become_wide_where_int8_loses_too_much(tmp_path: Path, wide: str) -> None:
     model, data, labels = files(tmp_path, network(2, 3.0, "Clip"))
-    made = quantise(model, data, labels, ["minmax"], 0.0, wide)  # type: ignore[arg-type]
+    outcome = quantise(model, data, labels, ["minmax"], 0.0, wide)  # type: ignore[arg-type]
     plain = quantise(model, data, labels, ["minmax"], 0.0, "none").chosen
     assert plain.quality.accuracy is not None and plain.quality.accuracy < 0.95, "int8 alone must lose something"
-    assert made.chosen.wide and {*made.chosen.wide} <= {"conv0", "conv1", "conv2", "dense"}
-    assert (made.chosen.quality.accuracy or 0) > plain.quality.accuracy
-    types = {t.data_type for t in made.chosen.model.graph.initializer if t.name.endswith("zero_point")}
+    assert outcome.chosen.wide and {*outcome.chosen.wide} <= {"conv0", "conv1", "conv2", "dense"}
+    assert (outcome.chosen.quality.accuracy or 0) > plain.quality.accuracy
+    types = {t.data_type for t in outcome.chosen.model.graph.initializer if t.name.endswith("zero_point")}
     assert (TensorProto.INT16 in types) == (wide == "int16")
 
 
@@ -256,8 +256,8 @@ def test_the_command_and_the_firmware_agree(tmp_path: Path, capsys: pytest.Captu
     judged = ["--data", str(data), "--labels", str(labels), "--reference", str(model), "--json", "-"]
     assert main(["verify", str(out), "--target", "host", *judged]) == 0
     samples = json.loads(capsys.readouterr().out)
-    made = onnx.load(out)
-    theirs = classes(run(made, [{"image": x[None]} for x in np.load(data)["image"]])[0])
+    proto = onnx.load(out)
+    theirs = classes(run(proto, [{"image": x[None]} for x in np.load(data)["image"]])[0])
     right = np.load(labels)
     assert samples["reference_accuracy"] == 1 and abs(samples["accuracy"] - float(np.mean(theirs == right))) <= 1 / 60
     assert np.sum(samples["confusion"]) == 60 and np.trace(samples["confusion"]) == round(60 * samples["accuracy"])

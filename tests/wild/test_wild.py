@@ -29,8 +29,8 @@ def test_files_of_a_package_are_taken_by_pattern_and_once(monkeypatch: pytest.Mo
         (folder / "models" / name).write_bytes(content)
     monkeypatch.setattr(sources, "_unpacked", lambda entry: folder)
     entry = {"package": "p", "version": "1", "files": ["*.onnx", "*b.tflite"], "options": {"a*": ["--shape", "x=1"]}}
-    found = [(m.name, m.options) for m in sources.of_package(entry)]
-    assert found == [("models/a.onnx", ("--shape", "x=1")), ("models/b.tflite", ())]
+    models = [(m.name, m.options) for m in sources.of_package(entry)]
+    assert models == [("models/a.onnx", ("--shape", "x=1")), ("models/b.tflite", ())]
 
 
 def test_a_download_is_unpacked_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -70,15 +70,15 @@ def marked(tree: ast.Module, base: int) -> ast.Module:
 
 def macros(text: str) -> list[tuple[str, int, int]]:
     """Macros of a template, with first and last line."""
-    found, open_ = list[tuple[str, int, int]](), list[tuple[str, int]]()
+    ranges, open_ = list[tuple[str, int, int]](), list[tuple[str, int]]()
     for match in MACRO.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         if match[1]:
             open_.append((match[1], line))
         elif open_:
             name, first = open_.pop()
-            found.append((name, first, line))
-    return sorted(found, key=lambda macro: macro[1])
+            ranges.append((name, first, line))
+    return sorted(ranges, key=lambda macro: macro[1])
 
 
 def _mark_templates(root: str, bases: dict[str, int]) -> None:
@@ -93,8 +93,8 @@ def _mark_templates(root: str, bases: dict[str, int]) -> None:
         template = parsed(self, source, name, filename)
         base = bases.get(os.path.relpath(filename, root)) if filename else None
         if base is not None:
-            found = sorted(template.find_all(nodes.Macro), key=lambda macro: macro.lineno)
-            for number, node in enumerate((template, *found), start=base):
+            inside = sorted(template.find_all(nodes.Macro), key=lambda macro: macro.lineno)
+            for number, node in enumerate((template, *inside), start=base):
                 mark = nodes.ExprStmt(nodes.Call(nodes.Name("eb_mark", "load"), [nodes.Const(number)], [], None, None))
                 node.body.insert(0, mark.set_environment(self).set_lineno(node.lineno))
         return template

@@ -48,12 +48,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         os.utime(file, (0, file.stat().st_mtime))
     begin = seconds()
     outcome = yield
-    taken = seconds() - begin
+    spent = seconds() - begin
     if passed.get(item.nodeid):
         executed = np.flatnonzero(np.frombuffer(bytes(marks), np.uint8)).tolist()
         read = [f.relative_to(Path(os.environ[HAL]).parent).as_posix() for f in sources if f.stat().st_atime > 0]
         with open(os.environ[OUTPUT], "a", encoding="utf-8") as file:
-            file.write(json.dumps([item.nodeid, round(taken, 2), executed, read]) + "\n")
+            file.write(json.dumps([item.nodeid, round(spent, 2), executed, read]) + "\n")
     if seconds() > float(os.environ[BUDGET]):
         item.session.shouldstop = "its time is over"
     return outcome
