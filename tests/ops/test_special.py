@@ -123,6 +123,23 @@ def test_powers_are_those_of_c(tmp_path: Path) -> None:
         equal(mine, np.power(LEFT, RIGHT), "pow")
 
 
+def test_powers_of_integers_with_real_exponents_equal_onnxruntime(tmp_path: Path) -> None:
+    """An exponent is not converted to the type of the base: 9 to the power of 0.5 is 3. Whole ones are exact."""
+    ort = pytest.importorskip("onnxruntime")
+    x, file = np.array([9, 4, 2, 3, 2000000011]), tmp_path / "m.onnx"
+    ports = [helper.make_tensor_value_info(n, TensorProto.INT64, x.shape) for n in "xy"]
+    ports.append(helper.make_tensor_value_info("e", TensorProto.FLOAT, ()))
+    for exponent, constant in ((0.5, True), (0.5, False), (1.5, False), (2.0, True), (-0.5, True)):
+        e = np.float32(exponent)
+        held, fed = ([numpy_helper.from_array(e, "e")], {}) if constant else ([], {"e": np.array(e)})
+        given = {"x": x if exponent == 2 else x % 10, **fed}
+        node = helper.make_node("Pow", ["x", "e"], ["y"])
+        graph = helper.make_graph([node], "powers", [ports[0], *([] if constant else ports[2:])], [ports[1]], held)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+        (theirs,) = ort.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, given)
+        assert np.array_equal(run(prepare(file), *given.values())["y"], theirs), exponent
+
+
 def tflite_file(
     name: str, inputs: list[Array], shape: tuple[int, ...], options: Any, *constants: Array, dtype: str = "float32"
 ) -> bytes:

@@ -461,9 +461,16 @@ def read_mod(node: Any) -> None:
 
 
 def read_pow(node: Any) -> None:
-    """Read Pow. The result has the type of the base, to which the exponent is converted."""
+    """Read Pow. The result has the type of the base. Integers to real exponents are computed in float32.
+
+    Exponents that are whole constants are converted to the type of the base, which makes powers of integers exact.
+    """
     base, exponent = node.tensor(0), node.tensor(1)
     power = node.inputs[1]
+    whole = exponent.data is not None and all(float(n).is_integer() for n in exponent.data.flat)
+    if base.quant is None and base.dtype != "float32" and exponent.dtype == "float32" and not whole:
+        real = node.apply("power", node.inner("cast", [node.inputs[0]], to="float32"), power)
+        return node.emit("cast", [real], to=base.dtype)
     if exponent.data is not None and exponent.quant is not None:
         power = node.array(node.real(exponent))
     elif exponent.dtype != base.dtype:
