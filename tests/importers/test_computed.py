@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats.onnx.onnx_reader import read_onnx
-from edgebuild.model.ir import Array
+from edgebuild.model.ir import Array, Graph
 from edgebuild.model.ops import run
 
 HUGE, ONES = 2**31, np.ones((1, 1, 4, 4), np.float32)
@@ -85,8 +85,8 @@ def test_windows_and_products_of_absurd_number(tmp_path: Path) -> None:
 def loop(turns: int, *nodes: onnx.NodeProto) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """Nodes and constants of a loop whose body makes 'new' of 'old'."""
     given = [("turn", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("old", TensorProto.FLOAT, None)]
-    results = [("again", TensorProto.BOOL, []), ("new", TensorProto.FLOAT, None)]
-    surface = [[helper.make_tensor_value_info(*v) for v in values] for values in (given, results)]
+    told = [("again", TensorProto.BOOL, []), ("new", TensorProto.FLOAT, None)]
+    surface = [[helper.make_tensor_value_info(*v) for v in values] for values in (given, told)]
     body = helper.make_graph([node("Identity", ["go"], ["again"]), *nodes], "body", *surface)
     constants = {"n": np.array(turns), "true": np.array(True), "a": np.ones(1, np.float32)}
     return [node("Loop", ["n", "true", "a"], ["z"], body=body)], constants
@@ -132,17 +132,23 @@ def test_an_operator_computes_what_the_evaluator_is_too_strict_for(tmp_path: Pat
 
 
 @pytest.mark.parametrize("condition", [[[True]], [[False]], [[True, False, True, True]]])
-def test_constants_may_hold_nan_where_no_op_reads_them(condition: list[list[bool]], tmp_path: Path) -> None:
+def test_constants_may_hold_nan_where_no_op_computes_with_it(condition: list[list[bool]], tmp_path: Path) -> None:
     """As in jax.numpy.var: Where chooses between a variance and NaN by a condition that is the same everywhere."""
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [n, 4]) for name, n in (("x", 1), ("y", 2)))
-    constants = {"c": np.array(condition), "nan": np.full((2, 1), np.nan, np.float32), "one": np.float32(1)}
-    nodes = [node("Where", ["c", "x", "nan"], ["z"]), node("Add", ["z", "one"], ["y"])]
-    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "choice", [x], [y], stored)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    if not np.all(condition):
-        with pytest.raises(EdgebuildError, match="holds values that are not numbers"):
-            read_onnx(tmp_path / "m.onnx")
-        return
-    value = RNG.normal(size=(1, 4)).astype(np.float32)
-    assert np.array_equal(run(read_onnx(tmp_path / "m.onnx"), value)["y"], np.repeat(value + np.float32(1), 2, axis=0))
+    sizes = {"x": 1, "z": 2, "s": 2}
+    x, *outputs = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [m, 4]) for n, m in sizes.items())
+    constants = {"c": np.array(condition), "nan": np.full((2, 1), np.nan, np.float32)}
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    nodes = [node("Where", ["c", "x", "nan"], ["z"]), node("Add", ["x", "nan"], ["s"])]
+
+    def read(count: int) -> Graph:
+        graph = helper.make_graph(nodes[:count], "choice", [x], outputs[:count], stored)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, tmp_path / "m.onnx")
+        return read_onnx(tmp_path / "m.onnx")
+
+    value, graph = RNG.normal(size=(1, 4)).astype(np.float32), read(1)
+    expected = np.where(condition, value, np.full((2, 4), np.nan, np.float32))
+    assert np.array_equal(run(graph, value)[graph.outputs[0]], expected, equal_nan=True)
+    assert any(op.attrs.get("function") == "where" for op in graph.ops) == (len(condition[0]) > 1)
+    with pytest.raises(EdgebuildError, match="constant 'nan' holds values that are not numbers"):
+        read(2)

@@ -128,8 +128,9 @@ class GraphBuilder:
         return graph.with_ops(graph.ops)
 
     def _refuse_nan(self) -> None:
-        """Raise EdgebuildError if an op reads a constant that holds NaN."""
-        for name in dict.fromkeys(name for op in self.ops for name in op.inputs):
+        """Raise EdgebuildError if an op computes with a constant that holds NaN; to choose or copy it is right."""
+        computing = (op for op in self.ops if op.kind != "copy" and op.attrs.get("function") != "where")
+        for name in dict.fromkeys(name for op in computing for name in op.inputs):
             data = self.tensors[name].data
             if data is not None and data.dtype.kind == "f" and np.isnan(data).any():
                 hint = "training that diverged leaves such a file: train again, or put a number in their place"
