@@ -85,8 +85,8 @@ def test_windows_and_products_of_absurd_number(tmp_path: Path) -> None:
 def loop(turns: int, *nodes: onnx.NodeProto) -> tuple[list[onnx.NodeProto], dict[str, Array]]:
     """Nodes and constants of a loop whose body makes 'new' of 'old'."""
     given = [("turn", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("old", TensorProto.FLOAT, None)]
-    told = [("again", TensorProto.BOOL, []), ("new", TensorProto.FLOAT, None)]
-    surface = [[helper.make_tensor_value_info(*v) for v in values] for values in (given, told)]
+    results = [("again", TensorProto.BOOL, []), ("new", TensorProto.FLOAT, None)]
+    surface = [[helper.make_tensor_value_info(*v) for v in values] for values in (given, results)]
     body = helper.make_graph([node("Identity", ["go"], ["again"]), *nodes], "body", *surface)
     constants = {"n": np.array(turns), "true": np.array(True), "a": np.ones(1, np.float32)}
     return [node("Loop", ["n", "true", "a"], ["z"], body=body)], constants
