@@ -175,7 +175,7 @@ def test_channels_run_beside_each_other(tmp_path: Path) -> None:
     same(board, want)
 
 
-def test_an_error_of_the_bus_is_not_taken_for_the_end(tmp_path: Path) -> None:
+def test_an_error_of_the_bus_is_no_end(tmp_path: Path) -> None:
     """A copy that leaves AXI SRAM ends in eb_dma_failed, whose default never returns."""
     board = Board(port(tmp_path), 3)
     start(board, 0, (AXI[1][0] + AXI[1][1] - 64, AXI[0][0], 4096, 1, 1, 0, 0, 0, 0))

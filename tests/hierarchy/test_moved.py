@@ -190,7 +190,7 @@ def test_many_layers_in_random_tiles(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("gcc")
-def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_copies_at_once_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two slots nearly every op has to wait until one is free."""
     monkeypatch.setattr(runs, "SLOTS", 2)
     plans = check(examples(single_ops("conv2d"), 6), tmp_path)
@@ -198,7 +198,7 @@ def test_more_copies_under_way_than_slots(tmp_path: Path, monkeypatch: pytest.Mo
     assert any(under_way(m.turns) > 2 for m in layers)
 
 
-def test_copies_under_way() -> None:
+def test_copies_at_once() -> None:
     """Those before the first that nobody waited for do not count; a wait ends all copies of its channel."""
     copies = tuple(Copy(channel, True, "x", 0, 0, 0, 1) for channel in (0, 2, 2, 1, 0, 1))
     turns = [Turn(copies[:3], (0, 2)), Turn(copies[3:4], stored=copies[4:5]), Turn(copies[5:], (1, 0))]

@@ -198,7 +198,7 @@ def test_two_buffers_help_where_copies_overlap() -> None:
     assert best(replace(layer, operands=operands), room)[1].total < best(layer, room)[1].total
 
 
-def test_many_operands_move_in_one_way() -> None:
+def test_many_operands_move_alike() -> None:
     layer, room = layers()[3]
     x, *_, y = layer.operands
     read = tuple(replace(x, name=f"x{i}", channel=replace(x.channel, overlap=True)) for i in range(12))

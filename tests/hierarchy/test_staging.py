@@ -73,7 +73,7 @@ def staged(p: Plan) -> list[tuple[int, Start]]:
 
 
 @pytest.mark.needs("gcc")
-def test_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
+def test_networks_through_the_second_level(tmp_path: Path) -> None:
     plans = check(examples(small_graphs(), NETWORKS), tmp_path, chained)
     assert sum(bool(staged(p)) for p in plans) >= NETWORKS // 2
     assert any(first < s.step for p in plans for first, s in staged(p))
@@ -82,7 +82,7 @@ def test_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("gcc")
-def test_many_networks_by_way_of_the_second_level(tmp_path: Path) -> None:
+def test_many_networks_through_the_second_level(tmp_path: Path) -> None:
     check(examples(small_graphs(), MANY), tmp_path, chained)
 
 
@@ -184,7 +184,7 @@ def test_the_running_program_is_caught(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("name", [n for n in MUTATIONS if n.startswith(("nobody", "one slot", "a block"))])
-def test_replay_refuses_tiles_on_their_way(name: str, buffers: int) -> None:
+def test_replay_refuses_tiles_that_have_not_come(name: str, buffers: int) -> None:
     p = in_slots(buffers)
     (layer,) = (m for m in p.moves.values() if isinstance(m, MappedOp))
     assert layer.slots is not None and layer.slots.bytes == 96 + 48 * buffers

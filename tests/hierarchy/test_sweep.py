@@ -32,7 +32,7 @@ def test_more_memory_is_never_slower() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_second_level_has_no_room_for_comes_by_way_of_it() -> None:
+def test_what_the_second_level_has_no_room_for_comes_through_it() -> None:
     """A tensor in the third level costs copies, and constants have less room on their way."""
     planned = []
     for size in (1536, 1280):

@@ -103,7 +103,7 @@ def test_activations_lie_where_a_unit_reaches_them(method: str) -> None:
 
 
 @pytest.mark.needs("gcc")
-def test_weights_beside_the_second_level_come_by_way_of_it(tmp_path: Path) -> None:
+def test_weights_beside_the_second_level_come_through_it(tmp_path: Path) -> None:
     """Two memories have level 2. One unit joins L1 with RAM alone, another RAM with the weights' memory."""
 
     def planned(graph: Graph, name: str, seed: int) -> Plan:

@@ -113,7 +113,7 @@ PRINTERS = ("model/emit", "model/kernels", "model/ops", "model/plan", "driver/em
 
 
 @pytest.mark.parametrize("room", PRINTERS)
-def test_generated_text_is_not_taken_apart(room: str) -> None:
+def test_generated_text_is_not_parsed(room: str) -> None:
     """Rooms that print C know what it needs, and have no regular expressions to find it in the text again.
 
     `clock/configs.py` reads words of the command line with one.

@@ -56,6 +56,6 @@ def test_names_are_plain(where: str) -> None:
     assert count(where) == {}, "names that say nothing; docs/glossary.md has the field's terms"
 
 
-def test_names_are_taken_to_words() -> None:
+def test_names_are_split_into_words() -> None:
     module = ast.parse("def found_rows(known, *, x=1):\n    for SetApart in x:\n        self.made = tolder = (y := 2)")
     assert [n for n in bound(module) if words(n) & WORDS] == ["found_rows", "known", "SetApart", "made"]

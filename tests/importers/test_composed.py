@@ -163,7 +163,7 @@ def test_blocked_weights_are_real_numbers(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(ops.run(read, fed)[read.outputs[0]], want, rtol=1e-5, atol=1e-5)
 
 
-def test_a_result_that_is_left_out_is_told_at_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_omitted_result_is_refused_at_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ONNX_READERS, "Dropout", ONNX_READERS["Identity"])
     drop = helper.make_node("Dropout", ["x"], ["d", "m"], "drop")
     back = helper.make_node("Where", ["m", "d", "x"], ["y"], "back")

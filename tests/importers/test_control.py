@@ -135,7 +135,7 @@ def test_control_flow(case: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(values[name], want, rtol=1e-5, atol=1e-6)
 
 
-def test_both_ways_of_a_computed_condition_are_taken(tmp_path: Path) -> None:
+def test_both_branches_of_a_computed_condition_run(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     file.write_bytes(by_value(0.0))
     graph = read_model(file)

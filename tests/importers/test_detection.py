@@ -110,7 +110,7 @@ def test_what_is_refused_says_why(changes: dict[str, Any], background: int, mess
         read_tflite(model(changes, background, shaped=bool(changes.get("max_detections", 1))), "ssd.tflite")
 
 
-def test_damaged_options_are_told() -> None:
+def test_damaged_options_are_refused() -> None:
     data = model({})
     at = data.index(b"max_detections")
     with pytest.raises(EdgebuildError, match="max_detections"):

@@ -105,7 +105,7 @@ def test_all_else_is_refused(location: str | None, fields: dict[str, Any], text:
         read_model(file)
 
 
-def test_a_tensor_in_an_attribute_is_no_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensor_in_an_attribute_reads_no_other_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative to the folder of the process it would be there."""
     monkeypatch.chdir(folder)
     model = onnx.load(written(folder, "../outside.bin"), load_external_data=False)

@@ -363,7 +363,7 @@ def test_operators_without_an_integer_form_compute_real_numbers(operator: str, t
 
 
 @pytest.mark.needs("gcc")
-def test_an_output_that_moves_stand_before(tmp_path: Path) -> None:
+def test_moves_before_an_output(tmp_path: Path) -> None:
     """Its last operator works on int8; the file's real numbers are steps of the scale."""
     onnx.save(between("DepthToSpace", (1, 4, 3, 5), blocksize=2), tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx")

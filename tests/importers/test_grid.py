@@ -59,7 +59,7 @@ def test_equal_to_onnxruntime(name: str, tmp_path: Path) -> None:
     assert verify(tmp_path / "m.onnx", load_target("host"), artifacts)["equal"]
 
 
-def test_what_is_not_supported_is_told(tmp_path: Path) -> None:
+def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
     net = Net("n{number}", 20)
     x, grid = net.input("x", (1, 2, 3, 4)), net.input("g", (1, 2, 2, 2))
     onnx.save(net.done(net.op("GridSample", x, grid, padding_mode="wrapped")), tmp_path / "m.onnx")

@@ -227,6 +227,6 @@ def test_firmware_is_the_interpreter(name: str, tmp_path: Path) -> None:
               quant=Quant((0.5,), (0,))), "cycles_max 2"),
     ],
 )  # fmt: skip
-def test_what_is_not_supported_is_said(data: bytes, text: str) -> None:
+def test_what_is_not_supported_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(EdgebuildError, match=text):
         canonicalize(read_tflite(data, "signal.tflite"))

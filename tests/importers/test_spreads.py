@@ -110,7 +110,7 @@ def test_places_that_the_standard_and_onnxruntime_count_otherwise(tmp_path: Path
 
 
 @pytest.mark.parametrize("batch", [0, 1, 2])
-def test_known_places_of_each_of_a_batch(batch: int, tmp_path: Path) -> None:
+def test_constant_places_of_each_of_a_batch(batch: int, tmp_path: Path) -> None:
     net = Net("n{number}", 17)
     index = net.value(net.rng.integers(-2, 2, (2, 3, 1)), onnx.helper.tensor_dtype_to_np_dtype(7))
     check(net.done(net.op("GatherND", net.input("x", (2, 3, 4)), index, batch_dims=batch)), tmp_path)

@@ -62,7 +62,7 @@ def verified(model: Path, target: str = "host") -> dict[str, object]:
     return {**verify(model, load_target(target), artifacts), "state_bytes": report["state_bytes"]}
 
 
-def test_a_caller_with_two_arenas_is_told_that_the_state_is_one(tmp_path: Path) -> None:
+def test_a_caller_with_two_arenas_is_warned_that_the_state_is_one(tmp_path: Path) -> None:
     """Arenas of two threads would share it, so the header does not say that they may run at once."""
     (model := tmp_path / "svdf.tflite").write_bytes(svdf("int8", "int8"))
     artifacts = compile_model(model_request(model, "model", "host", {"arena": "caller"}))

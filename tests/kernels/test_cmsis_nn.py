@@ -32,7 +32,7 @@ def test_calls_compute_what_the_ops_mean(tmp_path: Path, monkeypatch: pytest.Mon
     check(graphs, host.run_on_host(graphs, inputs, tmp_path, **ALWAYS), inputs)
 
 
-def test_the_better_kernel_is_taken() -> None:
+def test_the_better_kernel_is_chosen() -> None:
     """On a core with DSP ours are, so that the library is called for what they cannot do."""
     (graph,) = (g for g in crowds(("conv2d",)) if g.arithmetic == "tflite")
     ours = len(CALL.findall(source(graph, "mps2-an386", backend="cmsis-nn", cmsis_nn=LIBRARY)))

@@ -89,7 +89,7 @@ def test_a_decoupled_plan_has_no_more_code_than_another(tmp_path: Path) -> None:
     assert first in decoupled.decoupled
 
 
-def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
+def test_a_smaller_kernel_may_still_be_decoupled(tmp_path: Path) -> None:
     decided = planned(network("ds_cnn", tmp_path), "stm32f767")
     step = next(s for s in decided.steps if s.ops[0].kind == "conv2d" and len(s.ops) == 1 and
                 decided.graph.tensors[s.ops[0].inputs[1]].shape[1:3] == (1, 1))  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_kernel_that_gave_way_may_still_be_decoupled(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
-def test_functions_give_way_on_rv32(tmp_path: Path) -> None:
+def test_one_rounding_is_enough_on_rv32(tmp_path: Path) -> None:
     """ResNet-8 needs the assembly of one rounding only."""
     balanced = planned(network("resnet8", tmp_path), "riscv-virt")
     assert code(balanced) < 0.8 * code(planned(network("resnet8", tmp_path), "riscv-virt", optimize="speed"))
@@ -128,7 +128,7 @@ def test_kernels_get_smaller_as_far_as_flash_wants_it(name: str, target: str, tm
     assert less["flash_bytes"] <= 1.1 * limit
 
 
-def test_too_little_flash_is_said(tmp_path: Path) -> None:
+def test_too_little_flash_is_refused(tmp_path: Path) -> None:
     model = network("ds_cnn", tmp_path)
     with pytest.raises(EdgebuildError, match=r"constants and code take about \d+ B at least, --flash gives 1000 B"):
         planned(model, "riscv-virt", flash="1000")

@@ -36,7 +36,7 @@ def test_every_row_serves_or_says_why_not(target: str) -> None:
                     assert "return" in source or " if " in source, (refusal, source)
 
 
-def test_the_command_names_what_was_taken_and_what_excludes_others(
+def test_the_command_names_the_choice_and_what_excludes_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tmp_path / "tiny.tflite"

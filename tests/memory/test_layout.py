@@ -281,7 +281,7 @@ def test_public_instances_below_their_published_capacity(letter: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("letter", "DJ")
-def test_public_instances_at_less_than_was_known(letter: str) -> None:
+def test_public_instances_at_less_than_was_published(letter: str) -> None:
     assert checked(bench(letter), 1_028_096).height <= 1_028_096
 
 

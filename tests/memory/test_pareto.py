@@ -31,7 +31,7 @@ def resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("target", ["host", "mps2-an386"])
 @pytest.mark.parametrize("name", ["digits", "resnet"])
-def test_every_way_is_worth_showing(name: str, target: str, request: pytest.FixtureRequest) -> None:
+def test_every_point_is_worth_showing(name: str, target: str, request: pytest.FixtureRequest) -> None:
     model = DIGITS if name == "digits" else request.getfixturevalue("resnet")
     chip = load_target(target)
     plan = plan_model(model_request(model, "m", target, {"tile": "auto"}), chip)
@@ -43,7 +43,7 @@ def test_every_way_is_worth_showing(name: str, target: str, request: pytest.Fixt
     assert not any(plan.point.undercuts(p) or p.undercuts(plan.point) for p in shown)
 
 
-def test_a_limit_gets_the_way_of_the_front(resnet: Path) -> None:
+def test_a_limit_gets_the_point_of_the_front(resnet: Path) -> None:
     chip = load_target("mps2-an386")
     ways = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto"}), chip).trade_off
     assert len(ways) > 3
@@ -54,7 +54,7 @@ def test_a_limit_gets_the_way_of_the_front(resnet: Path) -> None:
         assert total == pytest.approx(point.instructions, rel=0.02)
 
 
-def test_more_memory_than_is_of_use_is_not_taken(resnet: Path) -> None:
+def test_more_memory_than_is_of_use_is_not_used(resnet: Path) -> None:
     """A limit far above what the model needs: of equally fast plans the one of least memory."""
     chip = load_target("mps2-an386")
     fast = plan_model(model_request(resnet, "m", "mps2-an386", {"tile": "auto", "ram": 1 << 20}), chip)

@@ -199,7 +199,7 @@ def test_scalars_have_no_channels() -> None:
     assert small.tensors["a"].shape[-1] == 7 and root in small.ops
 
 
-def test_a_bias_that_would_leave_int32_is_not_made() -> None:
+def test_no_bias_leaves_int32() -> None:
     graph = network(value=33)
     full = replace(graph.tensors["b1"], data=np.full(4, 2**31 - 1, np.int32))
     small = remove_constants(replace(graph, tensors={**graph.tensors, "b1": full}), block=1)

@@ -75,7 +75,7 @@ def files(folder: Path, model: onnx.ModelProto, count: int = 60) -> tuple[Path, 
     return paths
 
 
-def test_every_way_is_measured_and_the_best_is_kept(tmp_path: Path) -> None:
+def test_every_trial_is_measured_and_the_best_is_kept(tmp_path: Path) -> None:
     model, data, labels = files(tmp_path, network(1))
     outcome = quantise(model, data, labels)
     ways = [t.way for t in outcome.trials]

@@ -237,7 +237,7 @@ def _to_rows(file: Path, *outputs: str) -> Path:
 
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("more", [{}, {"stream_input": "rows"}, {"tile": "auto"}, {"steps": True}], ids=str)
-def test_rows_of_the_output_are_handed_over_as_they_are_made(more: dict[str, Any], tmp_path: Path) -> None:
+def test_rows_of_the_output_are_handed_over_as_they_come(more: dict[str, Any], tmp_path: Path) -> None:
     """Against onnxruntime; without --tile auto, which keeps to the time of whole ops, the output is never whole."""
     pytest.importorskip("onnxruntime")
     file = _to_rows(tmp_path / "m.onnx", "y")

@@ -102,7 +102,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
+def test_planted_mistakes_are_noticed(name: str, monkeypatch: Patch) -> None:
     PLANTED[name](monkeypatch)
     with pytest.raises(BrokenPlan):
         check(chain(), tile="rolling")

@@ -323,7 +323,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str,
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_mistakes_are_found(name: str, monkeypatch: Patch) -> None:
+def test_planted_mistakes_are_noticed(name: str, monkeypatch: Patch) -> None:
     plant, make, options = PLANTED[name]
     graph = make()
     check(graph, **options)

@@ -104,12 +104,12 @@ def test_sizes_are_numbers_with_a_unit_or_hexadecimal(tmp_path: Path) -> None:
         ("core: {", "core: {{", "board.yaml:"),
     ],
 )
-def test_a_mistake_is_told_at_its_line_and_column(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_refused_at_its_line_and_column(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert problem(tmp_path, GOOD.replace(old, new, 1)).startswith(message)
 
 
-def test_a_mistake_in_a_parent_is_told_in_the_parents_file(tmp_path: Path) -> None:
+def test_a_mistake_in_a_parent_is_refused_in_the_parents_file(tmp_path: Path) -> None:
     (tmp_path / "family.yaml").write_text("abstract: true\n" + GOOD.replace("origin", "orgin", 1))
     assert problem(tmp_path, "inherits: family\n").startswith("family.yaml:5:11: error: unknown key 'orgin'")
 
@@ -141,20 +141,20 @@ def test_a_family_is_no_target_and_no_parent(tmp_path: Path, text: str, message:
     assert problem(tmp_path, text).startswith(message)
 
 
-def test_a_mistake_in_a_part_is_told_in_its_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_part_is_refused_in_its_line(tmp_path: Path) -> None:
     (tmp_path / "family.yaml").write_text(FAMILY.replace("RAM: {size: 8K}", "RAM: {sise: 8K}"))
     assert problem(tmp_path, "inherits: large\n").startswith("family.yaml:9:28: error: unknown key 'sise'")
     (tmp_path / "family.yaml").write_text(FAMILY.replace("{memories: {RAM: {size: 8K}}}", "8K"))
     assert problem(tmp_path, "inherits: large\n").startswith("family.yaml:9:10: error: a part is a map of keys")
 
 
-def test_what_is_no_map_or_no_yaml_is_told(tmp_path: Path) -> None:
+def test_what_is_no_map_or_no_yaml_is_refused(tmp_path: Path) -> None:
     assert "expected a map of keys" in problem(tmp_path, "- a\n- b\n")
     assert "expected a map of keys" in problem(tmp_path, "")
     assert problem(tmp_path, "a: [1\n").startswith("board.yaml:2:1: error: not YAML")
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_a_mistyped_name_lists_the_right_ones() -> None:
     with pytest.raises(EdgebuildError, match=r"unknown target 'mps2-an368'; did you mean 'mps2-an38[56]'\?"):
         load_target("mps2-an368")
     with pytest.raises(EdgebuildError, match="no such target file"):

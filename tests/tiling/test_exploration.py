@@ -124,7 +124,7 @@ def test_the_same_twice() -> None:
     assert dump(first.graph) == dump(second.graph) and first.places == second.places
 
 
-def test_interrupted_the_best_until_then_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_the_best_until_then_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user presses Ctrl-C while the first tiled graph is looked at: it is kept, and no other is tried."""
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(progress, "_stopped", False)

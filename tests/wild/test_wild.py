@@ -22,7 +22,7 @@ def test_lists_name_versions_and_scripts() -> None:
         assert (sources.HERE / "scripts" / f"{entry['script']}.py").is_file()
 
 
-def test_files_of_a_package_are_taken_by_pattern_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_of_a_package_are_read_by_pattern_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "package"
     (folder / "models").mkdir(parents=True)
     for name, content in (("a.onnx", b"1"), ("copy.onnx", b"1"), ("b.tflite", b"2"), ("c.txt", b"3")):

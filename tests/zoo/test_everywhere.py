@@ -60,5 +60,5 @@ def test_float_on_targets(name: str, target: str, tmp_path: Path) -> None:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", ["float", "qdq"])
 @pytest.mark.parametrize("name", exporters.NETWORKS)
-def test_exporters_networks_in_every_way(name: str, form: str, tmp_path: Path) -> None:
+def test_exporters_networks_with_every_method(name: str, form: str, tmp_path: Path) -> None:
     assert not differing(exporters.exported(name, form), "host", tmp_path)
