@@ -86,9 +86,9 @@ def test_exponentials_are_those_of_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs(*NEEDS)
-@pytest.mark.parametrize("target", ["mps2-an386", "microbit"])
-def test_softmax_without_a_table(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "by_cost", preferring("computed exponentials"))
+@pytest.mark.parametrize(("target", "variant"), [("mps2-an386", "by value"), ("microbit", "computed exponentials")])
+def test_other_kernels_of_softmax(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     check(target, integer("softmax", 6), tmp_path)
 
 

@@ -354,6 +354,10 @@ QUANTISED = {
     "quotient": (265.0, 790.0, 284.0, 275.0),
     "minimum": (8.0, 13.5, 11.5, 0.4),
     "maximum": (8.0, 13.5, 11.5, 0.4),
+    "softmax": (50.0, 115.0, 57.9, 44.5),  # of each element
+    "softmax once": (80.3, 149.0, 70.2, 69.2),
+    "softmax by value": (10.0, 13.0, 12.0, 9.0),  # of each element, besides those of each value
+    "values of softmax": (3200.0, 3500.0, 2500.0, 2600.0),  # of each row by value, besides those of each value
     "leaky_relu int16": (14.0, 14.0, 16.0, 13.0),
     "abs int16": (13.8, 58.5, 16.0, 14.0),
     **dict.fromkeys(("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"), (21.0, 37.6, 22.0, 20.0)),

@@ -13,7 +13,7 @@ from ..ir import ITEM_BYTES, Arithmetic, Array, Graph, Nest, Op, Tensor, lines
 from . import fixedpoint
 from .base import Constant, Form, Kernel, Spec, is_float, scale_of, zero_of
 from .fixedpoint import Multiplier, quantize_multiplier
-from .functions import instructions
+from .functions import instructions, quantised_instructions
 
 # TFLM's softmax of int16: two tables of 513 values with linear interpolation.
 #
@@ -83,6 +83,8 @@ def row(x: Array, scale: float, beta: float) -> Array:
 # The quantised form takes exp() of the distance to the row's largest element, which is one of 256
 # values: a table computed here with gemmlowp's own fixed-point steps, so that the result is TFLM's.
 
+SOFTMAX_ROW = 220.0  # instructions of a row, mostly for its reciprocal: `verify` of 10, 64 and 1,000 elements
+SOFTMAX_PACE = 1.25  # `Kernel.pace` on XpulpV2, whose other kernels do not use the high words of products
 INTEGER_BITS, SUM_BITS = 5, 12  # Q5.26 differences, Q12.19 sum (kernels/internal/reference/softmax.h)
 
 
@@ -182,7 +184,7 @@ def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     y = graph.result(op)
     size = x.shape[-1]
     shape: dict[str, Any] = {"N": x.elements // size, "C": size, "float": is_float(x), "arithmetic": graph.arithmetic}
-    shape |= {"wide": x.dtype == "int16", "computed": False, "bits": _bits(y)}
+    shape |= {"wide": x.dtype == "int16", "computed": False, "by_value": False, "bits": _bits(y)}
     if is_float(x):
         cost = 20.0 + instructions("softmax", form.core) * x.elements
         beta = {"beta": op.attrs["beta"]}
@@ -198,8 +200,9 @@ def softmax_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         m = output_multiplier(y.quant)
         scalars |= {"multiplier": m.mantissa, "shift": m.shift, "y_zero": zero_of(y)}
     constants = (Constant("table", table, "exp(-d * scale), Q0.31"),)
-    cost = shape["N"] * (80.0 + 30.0 * size)
-    return Kernel("normalization.c:softmax", f"softmax_{size}", shape, constants, scalars, estimate=cost)
+    each = quantised_instructions("softmax", x.dtype, form.core, graph.arithmetic.rounds_once)
+    cost, pace = shape["N"] * (SOFTMAX_ROW + each * size), SOFTMAX_PACE if form.core & {"corev", "gap8"} else 1.0
+    return Kernel("normalization.c:softmax", f"softmax_{size}", shape, constants, scalars, estimate=cost, pace=pace)
 
 
 SOFTMAX = Spec(

@@ -79,5 +79,5 @@ ROWS = (
     Row("transpose", frozenset(), elements.along_cycles),
     Row("transpose", frozenset(), elements.in_blocks),
     *(Row(kind, frozenset(), make) for kind in ("clamp", "requantize") for make in (elements.rescaled, elements.own)),
-    *(Row("softmax", frozenset(), make) for make in (elements.own, elements.exponentials)),
+    *(Row("softmax", frozenset(), make) for make in (elements.own, elements.exponentials, elements.softmax_by_value)),
 )

@@ -13,6 +13,7 @@ from ...ir import ITEM_BYTES, Array
 from ...ops import SPECS, fixedpoint, moves, normalization, pointwise, spatial
 from ...ops.base import C_TYPES, SAME, Constant, Kernel, scale_of
 from ...ops.fixedpoint import INT8
+from ...ops.functions import quantised_instructions
 from ..row import KernelLayer
 
 # Transpositions of a matrix in place: element by element along its cycles, or by blocks that move as a whole.
@@ -87,6 +88,9 @@ PRODUCT, CALLED, EXPONENTIAL, PRODUCTS = 6, 45, 60, 9
 RESCALED_BY_CALLS = 6.1  # times the instructions of a clamp or requantize, if long products are library calls
 
 
+BY_VALUE_PACE = 1.35  # `Kernel.pace` of `by_value` on XpulpV2: loads, and high words of products
+
+
 def own(layer: KernelLayer) -> Kernel | None:
     """The op's own kernel, as an alternative to those of other rows."""
     k, calls = layer.plain, "armv6-m" in layer.form.core and layer.plain.variant == "linear"
@@ -104,6 +108,24 @@ def exponentials(layer: KernelLayer) -> Kernel | None:
         k, shape={**k.shape, "computed": True}, constants=(), variant="computed exponentials",
         scalars={**k.scalars, "exp_factor": m.mantissa, "exp_shift": m.shift},
         estimate=k.estimate + 2 * each * x.elements,
+    )  # fmt: skip
+
+
+def softmax_by_value(layer: KernelLayer) -> Kernel | None:
+    """A quantised softmax that counts the elements of each value, and computes the result of each value once."""
+    k, (x,) = layer.plain, layer.graph.operands(layer.op)
+    if x.dtype != "int8" or x.shape[-1] >= 1 << 16:
+        return None
+    core, rows, row = layer.form.core, int(str(k.shape["N"])), x.shape[-1]
+    once = layer.graph.arithmetic.rounds_once
+    values = 256 * (1 - (255 / 256) ** row)  # different ones of random elements
+    by_element, by_row, by_value = (
+        quantised_instructions(name, x.dtype, core, once)
+        for name in ("softmax by value", "values of softmax", "softmax")
+    )
+    return replace(
+        k, shape={**k.shape, "by_value": True}, scratch=2 * 256, variant="by value",
+        estimate=rows * (by_row + by_value * values + by_element * row), pace=BY_VALUE_PACE if k.pace > 1 else 1.0,
     )  # fmt: skip
 
 
