@@ -158,8 +158,8 @@ def swapped(rolled: Any) -> Any:
 def shifted(change: Callable[[str, Place], Place]) -> Plant:
     """Places in the first level that differ from those of the layout."""
 
-    def placed(right: Any, self: Any, part: Any, at: dict[str, int], *others: Any) -> Any:
-        return right(self, part, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, *others)
+    def placed(right: Any, self: Any, unplaced: Any, at: dict[str, int], *others: Any) -> Any:
+        return right(self, unplaced, {n: change(n, Place("L1", offset)).offset for n, offset in at.items()}, *others)
 
     return before(assembly._Assembly, "_placed", placed)
 

@@ -30,5 +30,5 @@ def test_a_row_of_the_table_is_an_operator(tmp_path: Path, monkeypatch: pytest.M
     op = Op("pointwise", "cube", ("x",), ("y",), pointwise.attributes("cube"))
     graph = Graph("cube", (op,), {"x": x, "y": Tensor("y", (2, 3, 4), "float32")}, ("x",), ("y",))
     value = np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 3, 4)
-    ((made,),) = run_on_host([graph], [[[value]]], tmp_path)
-    np.testing.assert_allclose(made[0], ops.run(graph, value)["y"], rtol=1e-6)
+    ((results,),) = run_on_host([graph], [[[value]]], tmp_path)
+    np.testing.assert_allclose(results[0], ops.run(graph, value)["y"], rtol=1e-6)

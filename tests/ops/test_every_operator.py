@@ -68,7 +68,7 @@ def test_tflm_has_no_such_operator(name: str, tmp_path: Path) -> None:
 
 def test_an_activation_of_its_own_is_that_which_tflm_fuses(tmp_path: Path) -> None:
     """RELU_N1_TO_1 against an average of single elements with this activation fused."""
-    made = {}
+    models = {}
     for fused in (False, True):
         f = Draft(choice(3))
         q, shape = f.quant(0.03), (1, 3, 5, 2)
@@ -76,10 +76,10 @@ def test_an_activation_of_its_own_is_that_which_tflm_fuses(tmp_path: Path) -> No
         options.padding, options.strideH, options.strideW, options.filterHeight, options.filterWidth = VALID, 1, 1, 1, 1
         options.fusedActivationFunction = 2
         name = "AVERAGE_POOL_2D" if fused else "RELU_N1_TO_1"
-        made[fused] = f.done(name, [f.input(shape, q)], shape, q, options if fused else None)
+        models[fused] = f.done(name, [f.input(shape, q)], shape, q, options if fused else None)
     x = np.random.default_rng(0).integers(-128, 128, (1, 3, 5, 2)).astype(np.int8)
-    (want,) = interpreted([made[True]], [[[x]]], tmp_path)
-    graph = read_tflite(made[False], "n1.tflite")
+    (want,) = interpreted([models[True]], [[[x]]], tmp_path)
+    graph = read_tflite(models[False], "n1.tflite")
     np.testing.assert_array_equal(ops.run(graph, x)[graph.outputs[0]], want[0][0])
     assert len(np.unique(want[0][0])) > 5
 
@@ -95,8 +95,8 @@ def test_int16_values_are_compared_as_real_numbers(name: str) -> None:
     a, b = rng.integers(-8000, 8000, (1, 64)), rng.integers(-32000, 32000, (1, 64))
     b = np.where(np.arange(64) % 4 == 0, 4 * a, b)  # a quarter is equal
     want = getattr(np, name.lower())(a * scales[0], b * scales[1])
-    found = ops.run(graph, a.astype(np.int16), b.astype(np.int16))[graph.outputs[0]]
-    np.testing.assert_array_equal(found, want)
+    have = ops.run(graph, a.astype(np.int16), b.astype(np.int16))[graph.outputs[0]]
+    np.testing.assert_array_equal(have, want)
     assert want.any() and not want.all()
 
 
@@ -117,9 +117,9 @@ def test_one_hot(kind: str, q: Quant | None, axis: int, tmp_path: Path) -> None:
     compared = [same.input(wide.shape, None, "int32"), same.list_of(places)]
     data = same.done("EQUAL", compared, shape, None, schema.EqualOptionsT(), "bool")
     (want,) = interpreted([data], [[[wide]]], tmp_path)
-    found = ops.run(graph, index)[graph.outputs[0]]
-    assert found.dtype == kind
-    np.testing.assert_array_equal(found, np.where(want[0][0], on, off))
+    have = ops.run(graph, index)[graph.outputs[0]]
+    assert have.dtype == kind
+    np.testing.assert_array_equal(have, np.where(want[0][0], on, off))
 
 
 # Nodes that random networks do not have: attributes, shapes of the operands, constants behind them.
@@ -212,9 +212,9 @@ def compared(folder: Path) -> set[str]:
     for seed in range(NETWORKS):
         recipe = drawn("float", seed)
         model = onnx_writer.OnnxWriter(recipe).write()
-        found = agree(model, folder, seed)
-        assert found is not False, recipe.described()
-        seen |= {node.op_type for node in model.graph.node} if found else set()
+        agreed = agree(model, folder, seed)
+        assert agreed is not False, recipe.described()
+        seen |= {node.op_type for node in model.graph.node} if agreed else set()
     return seen
 
 
@@ -231,9 +231,9 @@ def node_tests() -> dict[str, list[Any]]:
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = collect_testcases(None)
+        collected = collect_testcases(None)
     tests: dict[str, list[Any]] = defaultdict(list)
-    for test in found:
+    for test in collected:
         nodes = test.model.graph.node
         if len(nodes) == 1 and not nodes[0].domain:
             tests[nodes[0].op_type].append(test)
@@ -278,12 +278,12 @@ def _near(mine: Array, theirs: Array) -> bool:
 
 def test_every_onnx_operator_is_compared(tmp_path: Path) -> None:
     """In random networks and in single nodes with onnxruntime, else with the node tests of the standard."""
-    found = compared(tmp_path)
+    covered = compared(tmp_path)
     for operator in CASES.keys() & ONNX_READERS.keys():
         for seed, case in enumerate(CASES[operator]):
             assert agree(single(operator, *case), tmp_path, seed), f"{operator} {case[:2]}"
-        found |= {operator}
-    verdicts = {name: by_standard(name, tmp_path) for name in sorted(set(ONNX_READERS) - found)}
+        covered |= {operator}
+    verdicts = {name: by_standard(name, tmp_path) for name in sorted(set(ONNX_READERS) - covered)}
     wrong = [text for texts in verdicts.values() for text in texts if text.startswith("wrong")]
     missing = [name for name, texts in verdicts.items() if not any(t.startswith("passed") for t in texts)]
     assert not wrong, wrong
@@ -310,10 +310,10 @@ def test_node_tests_of_the_standard(tmp_path: Path) -> None:
     verdicts = {name: by_standard(name, tmp_path) for name in COUNTED}
     wrong = {text.split()[1] for texts in verdicts.values() for text in texts if text.startswith("wrong")}
     assert wrong <= OTHERWISE
-    known = json.loads(PASSED.read_text())
-    if known["onnx"] != onnx.__version__:
-        pytest.skip(f"node tests were counted with onnx {known['onnx']}")
-    fewer = {name: count for name, count in known["passed"].items() if passed(verdicts[name]) < count}
+    least = json.loads(PASSED.read_text())
+    if least["onnx"] != onnx.__version__:
+        pytest.skip(f"node tests were counted with onnx {least['onnx']}")
+    fewer = {name: count for name, count in least["passed"].items() if passed(verdicts[name]) < count}
     assert not fewer, f"of these so many node tests passed: {fewer}"
 
 

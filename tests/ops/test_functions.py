@@ -43,9 +43,9 @@ def test_functions_of_all_floats(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "functions", ports[:1], ports[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), file)
     artifacts = compile_model(ModelRequest(file, "model", "host"))
-    told = verify(file, load_target("host"), artifacts, x[None])
+    verdict = verify(file, load_target("host"), artifacts, x[None])
     with np.errstate(all="ignore"):
-        for name, seen in zip(EXACT, np.array(told["output"], np.float64).reshape(len(EXACT), -1), strict=True):
+        for name, seen in zip(EXACT, np.array(verdict["output"], np.float64).reshape(len(EXACT), -1), strict=True):
             exact = EXACT[name](x.astype(np.float64))
             rounded = exact.astype(np.float32)
             finite = np.isfinite(rounded)

@@ -41,5 +41,5 @@ def test_sums_of_equal_values(name: str, tile: str, tmp_path: Path) -> None:
     model = helper.make_model(helper.make_graph(nodes, "long", [x], [y]), opset_imports=opsets, ir_version=8)
     onnx.save(onnx.shape_inference.infer_shapes(model), file)
     artifacts = compile_model(ModelRequest(file, "model", "host", tile=tile))
-    told = verify(file, load_target("host"), artifacts, np.full((1, int(np.prod(SHAPE))), VALUE, np.float32))
-    assert np.abs(np.array(told["output"]) / exact - 1).max() < 2e-5
+    verdict = verify(file, load_target("host"), artifacts, np.full((1, int(np.prod(SHAPE))), VALUE, np.float32))
+    assert np.abs(np.array(verdict["output"]) / exact - 1).max() < 2e-5

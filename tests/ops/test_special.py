@@ -73,8 +73,8 @@ def test_onnx_equals_onnxruntime(tmp_path: Path) -> None:
         session = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
         wanted.append(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})[0])
         graphs.append(prepare(tmp_path / "m.onnx"))
-    found = run_on_host(graphs, [[inputs] for _, inputs, _ in cases], tmp_path)
-    for (kind, _, constants), mine, theirs in zip(cases, found, wanted, strict=True):
+    results = run_on_host(graphs, [[inputs] for _, inputs, _ in cases], tmp_path)
+    for (kind, _, constants), mine, theirs in zip(cases, results, wanted, strict=True):
         equal(mine[0][0], theirs, f"{kind} {constants}")
 
 
@@ -108,8 +108,8 @@ def test_lines_equal_onnxruntime(tmp_path: Path) -> None:
         session = ort.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
         wanted.append(session.run(None, {f"x{i}": x for i, x in enumerate(inputs)}))
         graphs.append(prepare(tmp_path / "m.onnx"))
-    found = run_on_host(graphs, [[inputs] for _, inputs, _, _, _ in cases], tmp_path)
-    for (kind, _, _, _, attributes), mine, theirs in zip(cases, found, wanted, strict=True):
+    results = run_on_host(graphs, [[inputs] for _, inputs, _, _, _ in cases], tmp_path)
+    for (kind, _, _, _, attributes), mine, theirs in zip(cases, results, wanted, strict=True):
         for a, b in zip(mine[0], theirs, strict=True):
             equal(a, b, f"{kind} {attributes}")
 
@@ -244,6 +244,6 @@ def test_tflite_equals_tflm(tmp_path: Path) -> None:
     graphs = [canonicalize(read_tflite(data, "special.tflite")) for data in files]
     vectors = [[inputs] for _, inputs, _, _, _ in cases]
     wanted = interpreted(files, vectors, tmp_path)
-    found = run_on_host(graphs, vectors, tmp_path)
-    for (name, _, _, options, _), mine, theirs in zip(cases, found, wanted, strict=True):
+    results = run_on_host(graphs, vectors, tmp_path)
+    for (name, _, _, options, _), mine, theirs in zip(cases, results, wanted, strict=True):
         equal(mine[0][0], theirs[0][0], f"{name} {getattr(options, 'fusedActivationFunction', '')}")

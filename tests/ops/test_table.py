@@ -276,8 +276,8 @@ def test_quantised_values_of_tflite(dtype: str, tmp_path: Path) -> None:
         kept = [i for i, r in enumerate(want) if r is not None]
         real = [want[i] for i in kept]
         if name in PREDICATES:
-            apart = np.abs(np.subtract(*lists)) > 1e-5
-            np.testing.assert_array_equal(printed[apart], np.array(real)[apart], err_msg=name)
+            unequal = np.abs(np.subtract(*lists)) > 1e-5
+            np.testing.assert_array_equal(printed[unequal], np.array(real)[unequal], err_msg=name)
         else:
             low, high = correct(real, y, np.rint, TFLM[dtype][name])
             assert ((low <= printed[kept]) & (printed[kept] <= high)).all(), name

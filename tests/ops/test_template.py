@@ -27,19 +27,19 @@ def module(package: ModuleType, name: str) -> ModuleType:
     """A file of the folder, as if it lay in a package."""
     spec = importlib.util.spec_from_file_location(f"{package.__name__}.{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 @pytest.fixture(autouse=True)
 def template(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The registry with the operator in it."""
-    made, loader = module(ops, "template_op"), environment().loader
+    loaded, loader = module(ops, "template_op"), environment().loader
     assert loader is not None
-    monkeypatch.setitem(ops.SPECS, "template", named(made.SPEC))
+    monkeypatch.setitem(ops.SPECS, "template", named(loaded.SPEC))
     monkeypatch.setattr(environment(), "loader", jinja2.ChoiceLoader([loader, jinja2.FileSystemLoader(FOLDER)]))
-    yield made
+    yield loaded
 
 
 def graph(shape: tuple[int, ...], dtype: str = "float32") -> Graph:

@@ -40,8 +40,8 @@ def interpreted(files: list[bytes], inputs: list[list[list[np.ndarray]]], folder
     assert process.stdout.readline(), "the process that forks others has ended"
     results = []
     for i, vectors in enumerate(inputs):
-        said = folder / f"{i}.txt"
-        assert (folder / f"{i}.out.npz").exists(), f"{i}: the interpreter has no result\n{said.read_text()[-4000:]}"
+        log = folder / f"{i}.txt"
+        assert (folder / f"{i}.out.npz").exists(), f"{i}: the interpreter has no result\n{log.read_text()[-4000:]}"
         with np.load(folder / f"{i}.out.npz") as file:
             count = len([name for name in file.files if name.startswith("v0_o")])
             results.append([[file[f"v{v}_o{o}"] for o in range(count)] for v in range(len(vectors))])

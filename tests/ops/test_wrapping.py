@@ -18,8 +18,8 @@ pytestmark = pytest.mark.needs("gcc")
 
 def extreme(dtype: str, rng: np.random.Generator) -> np.ndarray:
     ends = np.iinfo(dtype)
-    known = np.array([ends.min, ends.max, 0, 1, ends.min + 1, ends.max - 1, ends.max // 2, ends.min // 2], dtype)
-    return np.concatenate([known, rng.integers(ends.min, ends.max, 24, dtype)])
+    edges = np.array([ends.min, ends.max, 0, 1, ends.min + 1, ends.max - 1, ends.max // 2, ends.min // 2], dtype)
+    return np.concatenate([edges, rng.integers(ends.min, ends.max, 24, dtype)])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
@@ -34,8 +34,8 @@ def test_elements(dtype: str, tmp_path: Path) -> None:
         inputs.append([np.meshgrid(extreme(dtype, rng), extreme(dtype, rng))[: len(names)]])
     with np.errstate(all="ignore"):
         wanted = [ops.run(graph, *rows[0])["y"] for graph, rows in zip(graphs, inputs, strict=True)]
-    for graph, ((made,),), want in zip(graphs, run_on_host(graphs, inputs, tmp_path), wanted, strict=True):
-        np.testing.assert_array_equal(made, want, graph.file)
+    for graph, ((have,),), want in zip(graphs, run_on_host(graphs, inputs, tmp_path), wanted, strict=True):
+        np.testing.assert_array_equal(have, want, graph.file)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -45,8 +45,8 @@ def test_reductions(dtype: str, tmp_path: Path) -> None:
         tensors = {"x": Tensor("x", (4, 8), dtype), "y": Tensor("y", (4,), dtype)}
         graphs.append(Graph(kind, (Op(kind, kind, ("x",), ("y",), {"axes": (1,)}),), tensors, ("x",), ("y",), "onnx"))
     x = extreme(dtype, rng).reshape(4, 8)
-    for graph, ((made,),) in zip(graphs, run_on_host(graphs, [[[x]], [[x]]], tmp_path), strict=True):
-        np.testing.assert_array_equal(made, ops.run(graph, x)["y"], graph.file)
+    for graph, ((have,),) in zip(graphs, run_on_host(graphs, [[[x]], [[x]]], tmp_path), strict=True):
+        np.testing.assert_array_equal(have, ops.run(graph, x)["y"], graph.file)
 
 
 def test_shifts_that_the_type_does_not_have(tmp_path: Path) -> None:
@@ -57,6 +57,6 @@ def test_shifts_that_the_type_does_not_have(tmp_path: Path) -> None:
     x = np.array([0, 10**6, 2**63], np.uint64)
     vectors = [[x, np.array(bits, np.int32)] for bits in (3, 31, 32, 40, -1)]
     (rows,) = run_on_host([graph], [vectors], tmp_path)
-    for vector, (made,) in zip(vectors, rows, strict=True):
-        np.testing.assert_array_equal(made, ops.run(graph, *vector)["y"])
-        assert not made.any() or 0 <= int(vector[1]) < 32
+    for vector, (have,) in zip(vectors, rows, strict=True):
+        np.testing.assert_array_equal(have, ops.run(graph, *vector)["y"])
+        assert not have.any() or 0 <= int(vector[1]) < 32

@@ -52,7 +52,7 @@ def on_m4(graph: Graph, **options: Any) -> Plan:
 
 def test_the_least_memory_is_the_least_of_all_ways() -> None:
     for graph in networks():
-        sizes = {str(way): on_m4(graph, **way).arena_bytes for way in WAYS}
+        sizes = {str(options): on_m4(graph, **options).arena_bytes for options in WAYS}
         assert on_m4(graph, objective="ram").arena_bytes <= min(sizes.values()), sizes
         assert sizes["{'tile': 'auto'}"] <= sizes["{'tile': 'off'}"]
 
@@ -69,9 +69,9 @@ def test_memory_that_costs_nothing_is_saved_without_being_asked_for() -> None:
 def test_auto_takes_the_knee() -> None:
     """At most KNEE of the estimated instructions of the whole ops more; `--ram` asks for less memory at any price."""
     for graph in networks():
-        found = on_m4(graph, tile="auto")
-        most = KNEE * instructions(Planner(graph, found.target, found.request).cutter.untiled)
-        assert instructions(found.steps) <= most
+        chosen = on_m4(graph, tile="auto")
+        most = KNEE * instructions(Planner(graph, chosen.target, chosen.request).cutter.untiled)
+        assert instructions(chosen.steps) <= most
     for graph in (running_example(), *residuals()):
         least = on_m4(graph, objective="ram").arena_bytes
         room = (least + on_m4(graph, tile="off").arena_bytes) // 2
@@ -83,10 +83,10 @@ def test_auto_takes_the_knee() -> None:
 def test_auto_buys_no_memory_with_much_flash() -> None:
     """Four bytes of flash are worth one of memory, at most."""
     for graph in networks():
-        found, whole = on_m4(graph, tile="auto"), on_m4(graph)
-        if whole.arena_bytes <= found.untiled_bytes:
-            paid = found.flash_bytes - whole.flash_bytes
-            assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - found.arena_bytes)
+        chosen, whole = on_m4(graph, tile="auto"), on_m4(graph)
+        if whole.arena_bytes <= chosen.untiled_bytes:
+            paid = chosen.flash_bytes - whole.flash_bytes
+            assert paid <= choose.FLASH_FOR_RAM * (whole.arena_bytes - chosen.arena_bytes)
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_the_summary_says_what_less_memory_would_cost() -> None:
     artifacts = compile_model(model_request(DIGITS, "digits", "mps2-an386", {"tile": "auto"}))
     (line,) = (line for line in summary(artifacts).splitlines() if "less memory" in line)
     ways = json.loads(next(a.data for a in artifacts if a.name.endswith("_report.json")))["trade_off"]
-    at = next(i for i, way in enumerate(ways) if way["chosen"])
+    at = next(i for i, row in enumerate(ways) if row["chosen"])
     assert at > 0 and f" {ways[at - 1]['peak_bytes']} B for +" in line
     least = compile_model(model_request(DIGITS, "digits", "mps2-an386", {"objective": "ram"}))
     assert "less memory" not in summary(least)
@@ -103,24 +103,24 @@ def test_the_summary_says_what_less_memory_would_cost() -> None:
 def test_all_bytes_of_the_arena_are_explained() -> None:
     """By buffers of the report, their ends rounded up; what lives in a step adds up, and so does the untiled arena."""
     for graph in networks():
-        for way in WAYS:
-            found = on_m4(graph, **way)
-            told = json.loads(report(program(found), "", 0))
-            taken = np.zeros(found.arena_bytes, bool)
-            for b in told["layout"]["buffers"]:
-                taken[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
-            assert taken.all()
-            assert told["ram"]["untiled_arena_bytes"] == on_m4(graph, tile="off").arena_bytes
-            for step, live in enumerate(found.schedule.profile):
-                assert live_set(found.cutter, found.steps, step).bytes == live
+        for options in WAYS:
+            chosen = on_m4(graph, **options)
+            content = json.loads(report(program(chosen), "", 0))
+            used = np.zeros(chosen.arena_bytes, bool)
+            for b in content["layout"]["buffers"]:
+                used[b["offset"] : b["offset"] + -(-b["bytes"] // ALIGN) * ALIGN] = True
+            assert used.all()
+            assert content["ram"]["untiled_arena_bytes"] == on_m4(graph, tile="off").arena_bytes
+            for step, live in enumerate(chosen.schedule.profile):
+                assert live_set(chosen.cutter, chosen.steps, step).bytes == live
 
 
-@pytest.mark.parametrize("way", [{"tile": "off"}, {"tile": "rolling"}, {"tile": "ffmt"}, {}])
-def test_what_is_live_where_a_model_does_not_fit_adds_up(way: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"tile": "off"}, {"tile": "rolling"}, {"tile": "ffmt"}, {}])
+def test_what_is_live_where_a_model_does_not_fit_adds_up(options: dict[str, Any]) -> None:
     """Scratch, rings and newest rows are named, and results over operands taken off."""
     for graph in networks():
         with pytest.raises(EdgebuildError) as refused:
-            on_m4(graph, ram=16, **way)
+            on_m4(graph, ram=16, **options)
         (error,) = refused.value.diagnostics
         (live,) = (hint for hint in error.hints if hint.startswith("live at this step: "))
         parts = [int(size) for size in re.findall(r"\((\d+) B|(?<=, )(\d+) B between", live) for size in size if size]
@@ -143,14 +143,16 @@ def test_a_failure_of_ours_ends_no_compilation(
         (broken if any(s.rolled for s in steps) else right)(graph, steps, places, **printed)
 
     monkeypatch.setattr(search, "replay", fails)
-    for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
+    for options in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
         with pytest.raises(BrokenPlan):
-            planned(running_example(), **way)
+            planned(running_example(), **options)
     monkeypatch.delenv(STRICT)
-    for way in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
-        assert not any(s.rolled for s in planned(running_example(), **way).steps)
-        said = capsys.readouterr().err
-        assert "warning: internal failure of 'rolling': BrokenPlan: rolled badly\n" in said and "report this" in said
+    for options in ({"tile": "auto"}, {"objective": "ram"}, {"tile": "rolling"}):
+        assert not any(s.rolled for s in planned(running_example(), **options).steps)
+        errors = capsys.readouterr().err
+        assert (
+            "warning: internal failure of 'rolling': BrokenPlan: rolled badly\n" in errors and "report this" in errors
+        )
 
 
 def test_a_failure_of_printing_ends_no_compilation(

@@ -59,10 +59,10 @@ def test_kernels_work_in_place_as_they_state(
     monkeypatch.setattr(search, "ALONE", 3.0)  # least memory, though faster kernels need both images side by side
     file = tmp_path / "model.onnx"
     file.write_bytes(network(height, width, height))
-    found = planned(file, target)
-    assert sum(s.in_place for s in found.steps) >= CORES[target], [s.name for s in found.steps if s.in_place]
-    assert not found.tiled
-    variants = [kernel_of(s.ops[0], found.graph, s.forms[0]).variant for s in found.steps if s.in_place]
+    choice = planned(file, target)
+    assert sum(s.in_place for s in choice.steps) >= CORES[target], [s.name for s in choice.steps if s.in_place]
+    assert not choice.tiled
+    variants = [kernel_of(s.ops[0], choice.graph, s.forms[0]).variant for s in choice.steps if s.in_place]
     by_pairs = target in ("riscv-virt", "microbit") and height * width % 4 == 0  # blocks that read no pixel twice
     assert not by_pairs or any(variant.startswith("pairs") for variant in variants)
     artifacts = compile_model(model_request(file, "model", target, {"tile": "off"}))
@@ -78,9 +78,9 @@ def test_cycles_of_a_transposition_reach_every_element() -> None:
     for shape, perm in shapes():
         x = np.arange(int(np.prod(shape)))
         wanted = x.reshape(shape).transpose(perm).ravel()
-        if (found := swapped(shape, perm)) is None:
+        if (matrix := swapped(shape, perm)) is None:
             continue
-        rows, columns, inner = found
+        rows, columns, inner = matrix
         y = x.reshape(-1, inner).copy()
         for start in cycle_starts(rows, columns) or ():
             held, to = y[start].copy(), start
@@ -133,16 +133,16 @@ def test_transpositions_by_blocks(target: str, optimize: str, tmp_path: Path, mo
     """Matrices where they stand, by blocks, on cores; they take hardly more than the operand."""
     monkeypatch.setattr(search, "ALONE", 9.0)
     monkeypatch.setattr(kernels, "ROWS", tuple(r for r in kernels.ROWS if r.make is not elements.along_cycles))
-    graphs, known = list(matrices()), load_target(target)
+    graphs, chip = list(matrices()), load_target(target)
     plans = [
-        plan(g, known, ModelRequest(Path("x"), f"g{i}", target, tile="off", optimize=optimize))
+        plan(g, chip, ModelRequest(Path("x"), f"g{i}", target, tile="off", optimize=optimize))
         for i, g in enumerate(graphs)
     ]
-    taken = Counter(kernel_of(g.ops[0], g, p.steps[0].forms[0]).variant for g, p in zip(graphs, plans, strict=True))
-    inside = [name for name in taken if name.endswith("in place by blocks")]
-    assert len(inside) == 1 + (target == "mps3-an547") and sum(taken[name] for name in inside) > 10, taken
+    variants = Counter(kernel_of(g.ops[0], g, p.steps[0].forms[0]).variant for g, p in zip(graphs, plans, strict=True))
+    inside = [name for name in variants if name.endswith("in place by blocks")]
+    assert len(inside) == 1 + (target == "mps3-an547") and sum(variants[name] for name in inside) > 10, variants
     inputs = [random_inputs(graph, 1, seed) for seed, graph in enumerate(graphs)]
-    for graph, [vector], [[got]] in zip(graphs, inputs, run_plans(known, plans, inputs, tmp_path), strict=True):
+    for graph, [vector], [[got]] in zip(graphs, inputs, run_plans(chip, plans, inputs, tmp_path), strict=True):
         assert np.array_equal(got, ops.run(graph, *vector)[graph.outputs[0]])
 
 
@@ -168,9 +168,9 @@ def test_numbers_of_64_bits_lie_on_multiples_of_8(tmp_path: Path) -> None:
     onnx.save(model, file)
     for options in ({"tile": "rolling"}, {"objective": "ram"}):
         request = model_request(file, "model", "host", options)
-        found = plan_model(request, load_target("host"))
-        wide = [n for n, t in found.graph.tensors.items() if t.dtype == "int64" and n in found.places]
-        assert wide and all(found.places[n].offset % 8 == 0 for n in wide)
+        choice = plan_model(request, load_target("host"))
+        wide = [n for n, t in choice.graph.tensors.items() if t.dtype == "int64" and n in choice.places]
+        assert wide and all(choice.places[n].offset % 8 == 0 for n in wide)
         assert verify(file, load_target("host"), compile_model(request))["equal"]
 
 
@@ -180,5 +180,5 @@ def test_no_result_lies_over_what_is_also_read_as_a_view(tmp_path: Path) -> None
         <int64[1] first = {0}> { a = Relu(x)  view = Squeeze(a, first)  b = Sub(view, a)  y = Tanh(b) }"""
     onnx.save(onnx.parser.parse_model(text), path := tmp_path / "views.onnx")
     for tile in ("off", "rolling"):
-        found = plan_model(model_request(path, "views", "host", {"tile": tile}), load_target("host"))
-        assert [op.kind for section in found.steps for op in section.ops][1:] == ["pointwise", "pointwise"]
+        choice = plan_model(model_request(path, "views", "host", {"tile": tile}), load_target("host"))
+        assert [op.kind for section in choice.steps for op in section.ops][1:] == ["pointwise", "pointwise"]

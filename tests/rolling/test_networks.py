@@ -66,20 +66,20 @@ class Net:
 
 def pools() -> list[Graph]:
     """A convolution and a pool that leaves one row, of every kind that there is."""
-    found = []
+    graphs = []
     for kind in ("max", "avg"):
         for window, stride, pad in (
             ((8, 6), (1, 1), 0), ((8, 2), (2, 2), 0), ((5, 3), (4, 1), 0), ((8, 3), (1, 2), 1), ((6, 6), (6, 6), 0),
         ):  # fmt: skip
             net = Net(1, 8, 6, 2)
             y = net.pool(kind, net.conv("x", 9, 3), window, stride, pad)
-            found.append(net.graph(net.conv(y, 2, 1)))
-    return found
+            graphs.append(net.graph(net.conv(y, 2, 1)))
+    return graphs
 
 
 def residuals() -> list[Graph]:
     """Inverted residuals that name the skip first and last, and two of them after each other."""
-    found = []
+    graphs = []
     for skip_first in (True, False):
         for blocks in (1, 2):
             net = Net(1, 12, 6, 3)
@@ -87,8 +87,8 @@ def residuals() -> list[Graph]:
             for _ in range(blocks):
                 branch = net.conv(net.conv(net.conv(y, 10, 1), 10, 5), 4, 1)
                 y = net.add("add", *((y, branch) if skip_first else (branch, y)), clamp=OPEN)
-            found.append(net.graph(net.conv(y, 2, 3, 2)))
-    return found
+            graphs.append(net.graph(net.conv(y, 2, 3, 2)))
+    return graphs
 
 
 @pytest.mark.needs("gcc")
@@ -211,9 +211,9 @@ def test_transposed_readers_that_need_few_rows_or_none(kinds: tuple[str, ...]) -
         graph = network(seed, *kinds, channels=(1, 3, 4, 5, 8, 9), together=(1, 2, 4, 5, 7))
         rolling = RollingGraph(graph)
         unread += all(first >= past for (_, first, past), *_ in rolling.reads(graph.ops[1]))
-        found = planned(graph, tile="rolling")
-        interpret(graph, found.graph, found.steps)
-        rings = [rows for step in found.steps if step.rolled for rows in step.rolled.rings.values()]
+        choice = planned(graph, tile="rolling")
+        interpret(graph, choice.graph, choice.steps)
+        rings = [rows for step in choice.steps if step.rolled for rows in step.rolled.rings.values()]
         assert all(rows > 0 for rows in rings), seed
     assert unread
 

@@ -54,28 +54,28 @@ def changed(change: Callable[[tuple[Event, ...], int], Sequence[Event]]) -> Call
     """The calls of a run in another order. The change gets them and the number of the first that keeps a row."""
 
     def plant(patch: Patch) -> None:
-        made = Rolled.events.func  # type: ignore[attr-defined]
-        patch.setattr(Rolled, "events", property(lambda self: tuple(change(made(self), len(self.ops) + 1))))
+        right = Rolled.events.func  # type: ignore[attr-defined]
+        patch.setattr(Rolled, "events", property(lambda self: tuple(change(right(self), len(self.ops) + 1))))
 
     return plant
 
 
-def sooner(found: tuple[Event, ...], first: int) -> list[Event]:
+def sooner(events: tuple[Event, ...], first: int) -> list[Event]:
     """Each row is kept a call too early."""
-    order = list(found)
+    order = list(events)
     for at in range(1, len(order)):
         if order[at].op >= first:
             order[at - 1], order[at] = order[at], order[at - 1]
     return order
 
 
-def later(found: tuple[Event, ...], first: int) -> list[Event]:
+def later(events: tuple[Event, ...], first: int) -> list[Event]:
     """Each row is kept a call too late."""
-    return sooner(found[::-1], first)[::-1]
+    return sooner(events[::-1], first)[::-1]
 
 
-def never(found: tuple[Event, ...], first: int) -> list[Event]:
-    return [event for event in found if event.op < first]
+def never(events: tuple[Event, ...], first: int) -> list[Event]:
+    return [event for event in events if event.op < first]
 
 
 def together(patch: Patch) -> None:

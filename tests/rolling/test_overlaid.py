@@ -43,10 +43,10 @@ def test_they_take_less_memory(monkeypatch: Patch) -> None:
 def test_they_never_take_more(monkeypatch: Patch) -> None:
     """A result behind more than there is room for would stick out of the operand."""
     graphs = examples(small_graphs(), 100)
-    found = [planned(replace(graph), tile="rolling") for graph in graphs]
-    assert any(section.overlaid for plan in found for section in plan.steps)
+    plans = [planned(replace(graph), tile="rolling") for graph in graphs]
+    assert any(section.overlaid for plan in plans for section in plan.steps)
     monkeypatch.setattr(cuts, "with_overlaid", lambda trace, step, *a: step)
-    for graph, plan in zip(graphs, found, strict=True):
+    for graph, plan in zip(graphs, plans, strict=True):
         assert plan.arena_bytes <= planned(replace(graph), tile="rolling").arena_bytes, dump(graph)
 
 
@@ -55,8 +55,8 @@ def too_early(patch: Patch) -> None:
     right = section.Consumed.before
 
     def before(self: section.Consumed, call: Array) -> Array:
-        found: Array = right(self, call) + 96
-        return found
+        distances: Array = right(self, call) + 96
+        return distances
 
     patch.setattr(section.Consumed, "before", before)
 

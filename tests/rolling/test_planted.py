@@ -111,8 +111,8 @@ def with_letter(kind: str, **letters: int) -> Callable[[Patch], None]:
 
         def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
             assert spec.kernel is not None
-            made = spec.kernel(op, graph, form)
-            return replace(made, shape={**made.shape, **letters})
+            chosen = spec.kernel(op, graph, form)
+            return replace(chosen, shape={**chosen.shape, **letters})
 
         patch.setitem(ops.SPECS, kind, replace(spec, kernel=kernel))
 
@@ -134,9 +134,9 @@ def early_rings(patch: Patch) -> None:
     right = rolling.simulate
 
     def simulate(graph: rolling.RollingGraph, run: Sequence[Op]) -> Trace:
-        found = right(graph, run)
-        short = {n: max(1, rows - 2) if rows > 2 else rows for n, rows in found.rings.items()}
-        return replace(found, rings=short)
+        trace = right(graph, run)
+        short = {n: max(1, rows - 2) if rows > 2 else rows for n, rows in trace.rings.items()}
+        return replace(trace, rings=short)
 
     patch.setattr(cuts, "simulate", simulate)
 
@@ -149,25 +149,25 @@ def changed_tail(change: Callable[[Rolled], Rolled]) -> Callable[[Patch], None]:
     return plant
 
 
-def one_call_each(found: Rolled) -> Rolled:
+def one_call_each(rolled: Rolled) -> Rolled:
     """Rings are thought to be in use only while the op is called that fills them."""
-    index = {op.outputs[0]: number for number, op in enumerate(found.ops)}
-    spans = {n: (index.get(n, a), index.get(n, a)) for n, (a, _) in found.spans.items()}
-    return replace(found, spans=spans)
+    index = {op.outputs[0]: number for number, op in enumerate(rolled.ops)}
+    spans = {n: (index.get(n, a), index.get(n, a)) for n, (a, _) in rolled.spans.items()}
+    return replace(rolled, spans=spans)
 
 
 def events(change: Callable[[tuple[Event, ...]], Sequence[Event]]) -> Callable[[Patch], None]:
     def plant(patch: Patch) -> None:
-        made = Rolled.events.func  # type: ignore[attr-defined]
-        patch.setattr(Rolled, "events", property(lambda self: tuple(change(made(self)))))
+        right = Rolled.events.func  # type: ignore[attr-defined]
+        patch.setattr(Rolled, "events", property(lambda self: tuple(change(right(self)))))
 
     return plant
 
 
-def exchanged(found: tuple[Event, ...]) -> Sequence[Event]:
+def exchanged(order: tuple[Event, ...]) -> Sequence[Event]:
     """The first two calls of different ops in the other order."""
-    at = next(i for i in range(1, len(found)) if found[i].op != found[0].op)
-    return *found[: at - 1], found[at], found[at - 1], *found[at + 1 :]
+    at = next(i for i in range(1, len(order)) if order[i].op != order[0].op)
+    return *order[: at - 1], order[at], order[at - 1], *order[at + 1 :]
 
 
 def no_shift(patch: Patch) -> None:
@@ -271,8 +271,8 @@ def early_end(patch: Patch) -> None:
 
     def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         assert spec.kernel is not None
-        made = spec.kernel(op, graph, form)
-        return replace(made, shape={**made.shape, "rows": form.rows - 1}) if form.rolled else made
+        chosen = spec.kernel(op, graph, form)
+        return replace(chosen, shape={**chosen.shape, "rows": form.rows - 1}) if form.rolled else chosen
 
     patch.setitem(ops.SPECS, "mean", replace(spec, kernel=kernel))
 
@@ -306,8 +306,8 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], Callable[[], Graph], dict[str,
     "a ring read with a row too many": (with_rings(lambda n: n + 1), residual, ROLL),
     "rings measured too early": (early_rings, residual, ROLL),
     "rings that share bytes while both are in use": (changed_tail(one_call_each), residual, ROLL),
-    "the last call left out": (events(lambda found: found[:-1]), residual, ROLL),
-    "the calls in another order": (events(lambda found: found[::-1]), residual, ROLL),
+    "the last call left out": (events(lambda order: order[:-1]), residual, ROLL),
+    "the calls in another order": (events(lambda order: order[::-1]), residual, ROLL),
     "two calls exchanged": (events(exchanged), residual, ROLL),
     "a result over what is still read": (no_shift, residual, ROLL),
     "in place without being element by element": (all_in_place, branches, OFF),

@@ -79,9 +79,9 @@ def test_the_least_memory_of_a_streamed_model_is_the_least_in_every_mode(options
 def test_a_streamed_model_with_auto_takes_little_more_work_or_no_more_memory_than_the_fastest() -> None:
     graph, streamed = prepare(DIGITS), {"stream_input": "rows"}
     fastest = planned(graph, ram=1 << 20, tile="auto", **streamed)
-    found, least = planned(graph, tile="auto", **streamed), planned(graph, **streamed)
-    assert least.arena_bytes <= found.arena_bytes <= fastest.arena_bytes
-    assert cost(found.steps) <= 1.1 * cost(fastest.steps)
+    chosen, least = planned(graph, tile="auto", **streamed), planned(graph, **streamed)
+    assert least.arena_bytes <= chosen.arena_bytes <= fastest.arena_bytes
+    assert cost(chosen.steps) <= 1.1 * cost(fastest.steps)
 
 
 def sums(name: str, shape: tuple[int, ...]) -> list[Tensor]:
@@ -99,7 +99,7 @@ def sums(name: str, shape: tuple[int, ...]) -> list[Tensor]:
 def running_example() -> Graph:
     """Stahl 2024, ch. 4: 32x8x1, conv 6x2 /2 to 32, depthwise 3x3, conv 1x1 to 64, pool, dense 6; float."""
     tensors = {"x": Tensor("x", (1, 32, 8, 1), "float32")}
-    found: list[Op] = []
+    nodes: list[Op] = []
 
     def add(kind: str, x: str, name: str, weights: tuple[int, ...] | None, **attrs: Any) -> str:
         own = sums(name, weights) if weights else []
@@ -107,7 +107,7 @@ def running_example() -> Graph:
         op = Op(kind, name, (x, *(t.name for t in own)), (name,), attrs)
         shape = ops.result_shape(op, Graph("example", (), tensors, (), ()))
         tensors[name] = Tensor(name, shape, "float32")
-        found.append(op)
+        nodes.append(op)
         return name
 
     unit = {"stride": (1, 1), "dilation": (1, 1), "clamp": OPEN}
@@ -117,7 +117,7 @@ def running_example() -> Graph:
     y = add("avg_pool2d", y, "pool", None, window=(16, 4), stride=(1, 1), pad=(0, 0, 0, 0), clamp=OPEN)
     y = add("reshape", y, "flat", None, shape=(1, 64))
     y = add("dense", y, "dense", (6, 64), clamp=OPEN)
-    return Graph("example", tuple(found), tensors, ("x",), (y,))
+    return Graph("example", tuple(nodes), tensors, ("x",), (y,))
 
 
 def test_the_running_example_of_the_thesis() -> None:
@@ -159,26 +159,26 @@ def test_replay_refuses_broken_plans() -> None:
         replay(decided.graph, decided.steps, moved)
 
 
-def naive_shift(rolling: RollingGraph, found: Rolled, operand: str, result: str) -> int:
+def naive_shift(rolling: RollingGraph, rolled: Rolled, operand: str, result: str) -> int:
     """The least distance at which no call writes over rows of the operand that are read then or later."""
     size_in, size_out = rolling.row_bytes[operand], rolling.row_bytes[result]
     least = 0
-    for at, event in enumerate(found.events):
+    for at, event in enumerate(rolled.events):
         name, _, past = event.writes or ("", 0, 0)
-        later = [first for e in found.events[at:] for n, first, _ in e.reads if n == operand]
-        if found.inside.get(name, name) == result and later:
+        later = [first for e in rolled.events[at:] for n, first, _ in e.reads if n == operand]
+        if rolled.inside.get(name, name) == result and later:
             least = max(least, past * size_out - min(later) * size_in)
     return least
 
 
-def naive_span(found: Rolled, ring: str) -> tuple[int, int]:
+def naive_span(rolled: Rolled, ring: str) -> tuple[int, int]:
     """Numbers of the ops that are called between the writing of a row and its last reading."""
     seen = set[int]()
-    for at, event in enumerate(found.events):
-        if event.writes is not None and found.inside.get(event.writes[0], event.writes[0]) == ring:
+    for at, event in enumerate(rolled.events):
+        if event.writes is not None and rolled.inside.get(event.writes[0], event.writes[0]) == ring:
             name, _, past = event.writes
-            uses = [i for i, e in enumerate(found.events) if any(n == name and a < past <= b for n, a, b in e.reads)]
-            seen |= {e.op for e in found.events[at : max([at, *uses]) + 1]}
+            uses = [i for i, e in enumerate(rolled.events) if any(n == name and a < past <= b for n, a, b in e.reads)]
+            seen |= {e.op for e in rolled.events[at : max([at, *uses]) + 1]}
     return min(seen), max(seen)
 
 
@@ -193,20 +193,20 @@ def test_tails_are_runs_of_their_own() -> None:
             if starts:
                 trace = simulate(rolling, order[min(starts) : stop])
             for start in starts:
-                found, alone = trace.tail(start - min(starts)), simulate(rolling, order[start:stop])
+                tail, alone = trace.tail(start - min(starts)), simulate(rolling, order[start:stop])
                 tails += start > min(starts)
-                assert {**alone.rings, **dict.fromkeys(found.inside, 1)} == {
-                    **found.rings,
-                    **dict.fromkeys(found.inside, 1),
+                assert {**alone.rings, **dict.fromkeys(tail.inside, 1)} == {
+                    **tail.rings,
+                    **dict.fromkeys(tail.inside, 1),
                 }
-                assert found.results == alone.results and sum(found.counts) == len(alone.events)
-                for ring in found.rings:
-                    low, high = naive_span(found, ring)
-                    assert found.spans[ring][0] <= low <= high <= found.spans[ring][1]
-                for x in found.operands:
-                    for y in found.results:
-                        least = least_distance(trace, found, Consumed.of(trace, found, x), y)
-                        assert max(0, least) == naive_shift(rolling, found, x, y)
+                assert tail.results == alone.results and sum(tail.counts) == len(alone.events)
+                for ring in tail.rings:
+                    low, high = naive_span(tail, ring)
+                    assert tail.spans[ring][0] <= low <= high <= tail.spans[ring][1]
+                for x in tail.operands:
+                    for y in tail.results:
+                        least = least_distance(trace, tail, Consumed.of(trace, tail, x), y)
+                        assert max(0, least) == naive_shift(rolling, tail, x, y)
     assert tails > 50
 
 
@@ -225,16 +225,16 @@ def test_views_alone_that_do_not_fit(tmp_path: Path) -> None:
 def test_a_sum_over_rows_needs_rows_of_its_own(shape: tuple[int, ...], starts: list[int]) -> None:
     """An average over a view is not taken up row by row, if the rows below the view are others."""
     pool = {"window": shape[1:3], "stride": (1, 1), "pad": (0, 0, 0, 0), "clamp": (None, None)}
-    made = (
+    nodes = (
         Op("clamp", "r", ("x",), ("r",), {"clamp": (0.0, None)}),
         Op("reshape", "v", ("r",), ("v",), {"shape": shape}),
         Op("avg_pool2d", "y", ("v",), ("y",), pool),
     )
     shapes = {"x": (1, 1, 8, 6), "r": (1, 1, 8, 6), "v": shape, "y": (1, 1, 1, 1)}
     tensors = {name: Tensor(name, size, "float32") for name, size in shapes.items()}
-    rolling = RollingGraph(Graph("view", made, tensors, ("x",), ("y",)))
+    rolling = RollingGraph(Graph("view", nodes, tensors, ("x",), ("y",)))
     assert rolling.storage == {"x": "x", "r": "r", "v": "r", "y": "y"}
-    assert possible_starts(rolling, (made[0], made[2])) == starts
+    assert possible_starts(rolling, (nodes[0], nodes[2])) == starts
 
 
 @pytest.mark.needs("gcc")

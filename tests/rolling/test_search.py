@@ -30,12 +30,12 @@ from tests.rolling.test_rolling import running_example
 
 def all_sections(cutter: Cutter) -> Cuts:
     """Every section that there is, without a bound."""
-    found = list(cutter.wholes)
+    sections = list(cutter.wholes)
     for stop in range(1, len(cutter.order) + 1):
         for start in possible_starts(cutter.rolling, cutter.order[:stop]):
             trace = simulate(cutter.rolling, cutter.order[start:stop])
-            found += cutter.by_rows(trace, start, stop)
-    return Cuts(len(cutter.order), cutter.enough, found)
+            sections += cutter.by_rows(trace, start, stop)
+    return Cuts(len(cutter.order), cutter.enough, sections)
 
 
 def long(blocks: int) -> Graph:
@@ -95,12 +95,12 @@ def test_few_runs_are_planned_behind_the_peak(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(Cutter, "by_rows", counted)
     cutter = Planner(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386")).cutter
-    found, count = cutter.cuts, len(planned)
+    few, count = cutter.cuts, len(planned)
     exhaustive = all_sections(cutter)
     assert count * 4 < len(planned) - count
-    assert found.least == exhaustive.least
+    assert few.least == exhaustive.least
     for bound in (cutter.least_peak, little_more(cutter.least_peak), cutter.enough):
-        assert cost(found.within(bound)) == pytest.approx(cost(exhaustive.within(bound)))
+        assert cost(few.within(bound)) == pytest.approx(cost(exhaustive.within(bound)))
 
 
 def test_a_search_that_ends_early_has_cuts_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,4 +129,4 @@ def test_what_would_help_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(EdgebuildError, match="does not fit") as refused:
         plan(long(2), load_target("mps2-an386"), request)
     assert len(looked) == 1
-    assert any("do not fit either" in hint for found in refused.value.diagnostics for hint in found.hints)
+    assert any("do not fit either" in hint for error in refused.value.diagnostics for hint in error.hints)

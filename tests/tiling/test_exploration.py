@@ -30,8 +30,8 @@ METHODS = frozenset(["fdt", "ffmt"])
 
 def named(graph: Graph, tensor: str) -> set[tuple[str, ...]]:
     """Method, ops and end of the paths around a tensor."""
-    found = paths(graph, tensor, METHODS)
-    return {(p.method, *(op.name for op in p.ops), "fan-in" if p.fan_in else "concat") for p in found}
+    chains = paths(graph, tensor, METHODS)
+    return {(p.method, *(op.name for op in p.ops), "fan-in" if p.fan_in else "concat") for p in chains}
 
 
 def test_critical_buffers_are_chains_to_zero() -> None:
@@ -77,9 +77,9 @@ def test_the_running_example_takes_16384_bytes_with_three_parts(monkeypatch: pyt
 
 def test_memory_asked_for_takes_the_least_code() -> None:
     """The thesis' path is chosen where its memory is asked for, in equal parts, which share kernels."""
-    found = planned(running_example(), tile="fdt", ram=16384)
-    assert found.arena_bytes == 16384 and found.extra_macs == 0 and found.tiling is not None
-    (choice,) = found.tiling.tilings
+    chosen = planned(running_example(), tile="fdt", ram=16384)
+    assert chosen.arena_bytes == 16384 and chosen.extra_macs == 0 and chosen.tiling is not None
+    (choice,) = chosen.tiling.tilings
     assert choice.tiling is not None and choice.tiling.counts == (4,)
     assert [op.name for op in choice.tiling.path.ops] == ["pointwise", "pool"]
     assert planned(running_example(), tile="fdt").arena_bytes < 12000
@@ -160,9 +160,9 @@ def test_savings_reach_the_published_ones(name: str, ffmt: float, fdt: float) ->
     graph = prepare(MODELS / f"{name}.tflite")
     whole = planned(graph, tile="off").arena_bytes
     for tile, published in (("ffmt", ffmt), ("fdt", fdt)):
-        found = planned(graph, tile=tile)
-        assert 100 - 100 * found.arena_bytes / whole >= published - 2
-        assert found.extra_macs <= 0
+        in_parts = planned(graph, tile=tile)
+        assert 100 - 100 * in_parts.arena_bytes / whole >= published - 2
+        assert in_parts.extra_macs <= 0
 
 
 @pytest.mark.one_in(4)

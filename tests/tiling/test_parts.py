@@ -21,14 +21,14 @@ GRAPHS = 60
 
 def tilings(graph: Graph) -> list[Tiling]:
     """One number of parts for every path around every tensor; which one changes from path to path."""
-    found = []
+    several = []
     for op in graph.ops:
         for path in paths(graph, op.outputs[0], METHODS):
             tried = list(counts(graph, path))
-            tiling = Tiling(path, tried[len(found) % len(tried)])
+            tiling = Tiling(path, tried[len(several) % len(tried)])
             if part_ranges(graph, tiling) is not None:
-                found.append(tiling)
-    return found
+                several.append(tiling)
+    return several
 
 
 def graphs() -> list[Graph]:
@@ -45,10 +45,10 @@ def test_references_agree() -> None:
             parts = tiled(graph, tiling)
             verify(parts, ops.result_shape)
             have = ops.run(parts, *vector)
-            found = part_ranges(graph, tiling)
-            assert found is not None
+            ranges = part_ranges(graph, tiling)
+            assert ranges is not None
             extra = ops.macs(parts) - ops.macs(graph)
-            assert extra == Estimate(graph, tiling, found).cost.extra_macs, dump(parts)
+            assert extra == Estimate(graph, tiling, ranges).cost.extra_macs, dump(parts)
             seen.add((tiling.path.method, tiling.path.fan_in))
             for name in graph.outputs:
                 if want[name].dtype.kind == "f":
@@ -59,10 +59,10 @@ def test_references_agree() -> None:
     assert seen >= {("fdt", False), ("fdt", True), ("ffmt", False), ("both", False)}
 
 
-def floats(shapes: dict[str, tuple[int, ...]], *made: Op) -> Graph:
+def floats(shapes: dict[str, tuple[int, ...]], *nodes: Op) -> Graph:
     """A graph of ops from tensor `x` to the result of the last."""
     tensors = {name: Tensor(name, shape, "float32") for name, shape in shapes.items()}
-    return Graph("float", made, tensors, ("x",), made[-1].outputs)
+    return Graph("float", nodes, tensors, ("x",), nodes[-1].outputs)
 
 
 def test_a_line_of_a_softmax_is_not_cut() -> None:
@@ -70,12 +70,12 @@ def test_a_line_of_a_softmax_is_not_cut() -> None:
     softmax = Op("softmax", "s", ("x",), ("p",), {"beta": 1.0})
     mean = Op("mean", "m", ("p",), ("y",), {"axes": (1,)})
     graph = floats({"x": (1, 2, 3, 4), "p": (1, 2, 3, 4), "y": (1, 3, 4)}, softmax, mean)
-    found = tilings(graph)
-    cut = [axis for t in found for axis in part_ranges(graph, t).axes[0]]  # type: ignore[union-attr]
+    several = tilings(graph)
+    cut = [axis for t in several for axis in part_ranges(graph, t).axes[0]]  # type: ignore[union-attr]
     assert cut
     assert "i3" not in cut
     (vector,) = random_inputs(graph, 1)
-    for tiling in found:
+    for tiling in several:
         parts = tiled(graph, tiling)
         np.testing.assert_allclose(ops.run(parts, *vector)["y"], ops.run(graph, *vector)["y"], rtol=1e-5)
 
@@ -90,20 +90,20 @@ def test_ops_of_a_path_may_have_other_numbers_of_dimensions() -> None:
     graph = floats(shapes, dense, relu, view, last)
     weights = Tensor("w", (8, 6), "float32", data=np.ones((8, 6), np.float32))
     graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
-    found = [path for op in graph.ops for path in paths(graph, op.outputs[0], METHODS)]
-    assert any(len(path.ops) == 4 for path in found)
-    assert not any(overlap(graph, path) for path in found)
+    chains = [path for op in graph.ops for path in paths(graph, op.outputs[0], METHODS)]
+    assert any(len(path.ops) == 4 for path in chains)
+    assert not any(overlap(graph, path) for path in chains)
 
 
 def test_ops_of_one_node_may_be_cut_alike() -> None:
     """A recurrent layer becomes several ops under its name; each path has parts of its operand of its own."""
     shapes = {"x": (2, 8)} | {f"{n}{i}": (2, size) for i in "ab" for n, size in (("r", 8), ("y", 3))}
-    made, tensors = [], {name: Tensor(name, shape, "float32") for name, shape in shapes.items()}
+    nodes, tensors = [], {name: Tensor(name, shape, "float32") for name, shape in shapes.items()}
     for i in "ab":
-        made.append(Op("clamp", "node", ("x",), (f"r{i}",), {"clamp": (0.0, None)}))
-        made.append(Op("dense", "node", (f"r{i}", "w"), (f"y{i}",), {"clamp": (None, None)}))
+        nodes.append(Op("clamp", "node", ("x",), (f"r{i}",), {"clamp": (0.0, None)}))
+        nodes.append(Op("dense", "node", (f"r{i}", "w"), (f"y{i}",), {"clamp": (None, None)}))
     tensors["w"] = Tensor("w", (3, 8), "float32", data=np.arange(24, dtype=np.float32).reshape(3, 8))
-    graph = parts = Graph("recurrent", tuple(made), tensors, ("x",), ("ya", "yb"))
+    graph = parts = Graph("recurrent", tuple(nodes), tensors, ("x",), ("ya", "yb"))
     for i in "ab":
         path = next(p for p in paths(parts, f"r{i}", METHODS) if p.fan_in and len(p.ops) == 2)
         parts = tiled(parts, Tiling(path, (2,)))
@@ -117,8 +117,8 @@ def test_ops_of_one_node_may_be_cut_alike() -> None:
 
 def test_one_constant_may_be_cut_in_two_ways() -> None:
     """Two layers share square weights; their path cuts rows of them for one and columns for the other."""
-    made = [Op("dense", f"d{i}", (x, "w"), (y,), {"clamp": (None, None)}) for i, (x, y) in enumerate(("xh", "hy"))]
-    graph = floats(dict.fromkeys("xhy", (1, 6)) | {"w": (6, 6)}, *made)
+    nodes = [Op("dense", f"d{i}", (x, "w"), (y,), {"clamp": (None, None)}) for i, (x, y) in enumerate(("xh", "hy"))]
+    graph = floats(dict.fromkeys("xhy", (1, 6)) | {"w": (6, 6)}, *nodes)
     weights = Tensor("w", (6, 6), "float32", data=np.arange(36, dtype=np.float32).reshape(6, 6))
     graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
     path = next(p for p in paths(graph, "h", METHODS) if p.fan_in and len(p.ops) == 2)
@@ -141,9 +141,9 @@ def test_groups_of_channels_stay_together(kind: str, groups: int) -> None:
     weights = Tensor("w", shape, "float32", data=np.random.default_rng(groups).normal(size=shape).astype(np.float32))
     graph = Graph("float", graph.ops, {**graph.tensors, "w": weights}, ("x",), ("y",))
     (vector,) = random_inputs(graph, 1)
-    found = tilings(graph)
-    assert found
-    for tiling in found:
+    several = tilings(graph)
+    assert several
+    for tiling in several:
         have = ops.run(tiled(graph, tiling), *vector)["y"]
         np.testing.assert_allclose(have, ops.run(graph, *vector)["y"], rtol=1e-5, atol=1e-5, err_msg=str(tiling.path))
 
@@ -169,8 +169,8 @@ def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
     """The parts through schedule, layout and code, under the sanitizers, against the whole graph's meaning."""
     whole, parts = [], []
     for at, graph in enumerate(graphs()):
-        found = tilings(graph)
-        for tiling in found[at % 3 :: 5]:
+        several = tilings(graph)
+        for tiling in several[at % 3 :: 5]:
             whole.append(graph)
             parts.append(tiled(graph, tiling))
     assert len(parts) > 40
@@ -186,9 +186,9 @@ def test_plans_of_parts_compute_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tile", ["fdt", "ffmt"])
 def test_tiled_plans_compute_what_the_graph_does(tile: str, tmp_path: Path) -> None:
     """The choice of the exploration, with as many multiply-accumulates done twice as it likes."""
-    found = graphs()
-    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(found)]
-    results = run_on_host(found, inputs, tmp_path, tile=tile, max_mac_overhead=400.0)
-    for graph, vectors, rows in zip(found, inputs, results, strict=True):
+    networks = graphs()
+    inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(networks)]
+    results = run_on_host(networks, inputs, tmp_path, tile=tile, max_mac_overhead=400.0)
+    for graph, vectors, rows in zip(networks, inputs, results, strict=True):
         for vector, row in zip(vectors, rows, strict=True):
             compare(graph, vector, row, reordered=True)

@@ -37,8 +37,8 @@ def wide(seed: int = 1) -> onnx.ModelProto:
 @pytest.fixture(scope="module", params=["float", "int8"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("strips") / f"wide_{request.param}.onnx"
-    made = quantized(wide()) if request.param == "int8" else wide()
-    file.write_bytes(made.SerializeToString())
+    network = quantized(wide()) if request.param == "int8" else wide()
+    file.write_bytes(network.SerializeToString())
     return file
 
 
@@ -75,7 +75,7 @@ def test_steps_of_a_search_share_the_work_that_is_allowed(monkeypatch: pytest.Mo
     def cutter(peak: int) -> Any:
         return SimpleNamespace(least_peak=peak, order=(), profile=lambda sections: (peak,), untiled=())
 
-    def around(graph: Any, found: Any) -> Iterator[TilingChoice]:
+    def around(graph: Any, planner: Any) -> Iterator[TilingChoice]:
         left = (60, 30) if sum(cast(Any, graph)) < 300 else ()
         yield from (TilingChoice(0, 2, 0, extra, cast(Tiling, extra)) for extra in left)
 
@@ -85,5 +85,5 @@ def test_steps_of_a_search_share_the_work_that_is_allowed(monkeypatch: pytest.Mo
     def again(graph: Any) -> Any:
         return cutter(1000 - sum(graph)), None
 
-    found, _, _ = search.in_strips(cast(Graph, ()), (cutter(1000), cast(Schedule, None)), again, 100, None)
-    assert [choice.extra_macs for choice in found.tilings] == [60, 30]
+    allowed, _, _ = search.in_strips(cast(Graph, ()), (cutter(1000), cast(Schedule, None)), again, 100, None)
+    assert [choice.extra_macs for choice in allowed.tilings] == [60, 30]

@@ -35,7 +35,7 @@ QUICK = 3  # networks by day
 
 
 @dataclass(frozen=True)
-class Taken:
+class Answer:
     """A plan and its command: objective, --tile, --ram."""
 
     command: tuple[str, str | None, int | None]
@@ -46,17 +46,17 @@ class Taken:
         return self.plan.arena_bytes, cost(self.plan.steps), self.plan.flash_bytes, ops.macs(self.plan.graph)
 
     @property
-    def every_way(self) -> bool:
+    def tries_all(self) -> bool:
         """Whether the command looks at all ways to run the network."""
         objective, tile, _ = self.command
         return tile == "auto" or (tile is None and (objective == "ram" or self.plan.tiled))
 
-    def may_be(self, other: Taken) -> bool:
+    def may_be(self, other: Answer) -> bool:
         """Whether the command allows the plan of another one."""
         _, tile, ram = self.command
         if ram is not None and other.plan.arena_bytes > ram:
             return False
-        return self.every_way or (other.command[1] in USES[tile] and (tile is not None or not other.plan.tiled))
+        return self.tries_all or (other.command[1] in USES[tile] and (tile is not None or not other.plan.tiled))
 
 
 def undercuts(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
@@ -65,28 +65,28 @@ def undercuts(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return all(x <= y for x, y in pairs) and any(x < y and x <= PERCENT * y for x, y in pairs)
 
 
-def taken(graph: Graph, target: str, **options: Any) -> Taken | None:
+def answer(graph: Graph, target: str, **options: Any) -> Answer | None:
     request = ModelRequest(Path("x"), "x", target, **options)
     command = options.get("objective", "latency"), options.get("tile"), options.get("ram")
     try:
-        return Taken(command, plan(graph, load_target(target), request))
+        return Answer(command, plan(graph, load_target(target), request))
     except EdgebuildError:
         return None
 
 
-def commands(graph: Graph, target: str) -> Iterator[Taken]:
+def commands(graph: Graph, target: str) -> Iterator[Answer]:
     """Plans without a limit of memory, and with limits between the least and the most that these take."""
-    free = [taken(graph, target, objective=o, tile=t) for o in ("latency", "ram") for t in TILES]
+    free = [answer(graph, target, objective=o, tile=t) for o in ("latency", "ram") for t in TILES]
     yield from filter(None, free)
     sizes = sorted({each.plan.arena_bytes for each in free if each is not None})
     limits = {sizes[0], (sizes[0] + sizes[-1]) // 2, sizes[-1], 4 * sizes[-1]} if sizes else set()
     for ram in sorted(limits):
-        found = (taken(graph, target, objective=o, tile=t, ram=ram) for o in ("latency", "ram") for t in TILES)
-        yield from filter(None, found)
+        limited = (answer(graph, target, objective=o, tile=t, ram=ram) for o in ("latency", "ram") for t in TILES)
+        yield from filter(None, limited)
 
 
-def faults(plans: list[Taken]) -> list[str]:
-    found = [
+def faults(plans: list[Answer]) -> list[str]:
+    messages = [
         f"{a.command} {a.quantities} undercuts {b.command} {b.quantities}"
         for b in plans
         for a in plans
@@ -95,9 +95,9 @@ def faults(plans: list[Taken]) -> list[str]:
     for each in plans:
         own = each.plan.point
         mine = own.peak_bytes, own.cost, own.flash_bytes
-        shown = [(p.peak_bytes, p.cost, p.flash_bytes) for p in each.plan.trade_off] if each.every_way else []
-        found += [f"{each.command}: its report shows {p}, less than {mine}" for p in shown if undercuts(p, mine)]
-    return found
+        shown = [(p.peak_bytes, p.cost, p.flash_bytes) for p in each.plan.trade_off] if each.tries_all else []
+        messages += [f"{each.command}: its report shows {p}, less than {mine}" for p in shown if undercuts(p, mine)]
+    return messages
 
 
 def network(number: int, folder: Path) -> Graph | None:
@@ -116,7 +116,7 @@ def check(number: int, folder: Path) -> None:
     graph = network(number, folder)
     if graph is not None and graph.ops:
         plans = list(commands(graph, TARGETS[number % len(TARGETS)]))
-        assert not (found := faults(plans)), "\n".join([f"{len(found)} of {len(plans)} plans", *found[:5]])
+        assert not (messages := faults(plans)), "\n".join([f"{len(messages)} of {len(plans)} plans", *messages[:5]])
 
 
 @pytest.mark.one_in(3)
@@ -141,7 +141,7 @@ PAIRS: dict[int, tuple[dict[str, Any], ...]] = {
 def test_plans_of_two_commands_do_not_undercut_each_other(number: int, tmp_path: Path) -> None:
     graph, target = network(number, tmp_path), TARGETS[number % len(TARGETS)]
     assert graph is not None
-    plans = [taken(graph, target, **options) for options in PAIRS[number]]
+    plans = [answer(graph, target, **options) for options in PAIRS[number]]
     assert all(plans)
     assert not faults([each for each in plans if each is not None])
 

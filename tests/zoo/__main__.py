@@ -26,8 +26,8 @@ def main() -> None:
     for name, build in {**ZOO, **PICTURES, **OTHERS, **(LARGE if arguments.large else {})}.items():
         model = build(arguments.seed)
         small = quantised(model) if name in OTHERS else quantized(model, arguments.seed)
-        for file, made in [(f"{name}.onnx", model), (f"{name}_int8.onnx", small)]:
-            data = made.SerializeToString(deterministic=True)
+        for file, network in [(f"{name}.onnx", model), (f"{name}_int8.onnx", small)]:
+            data = network.SerializeToString(deterministic=True)
             (arguments.output / file).write_bytes(data)
             print(f"{file}: {len(data)} bytes")
     spotter = svdf_spotter(arguments.seed)

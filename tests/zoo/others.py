@@ -102,13 +102,13 @@ def ssd_head(seed: int = 0) -> onnx.ModelProto:
         return net.op("Clip", net.conv(x, out, inner, (1, 1)), net.value(0.0), net.value(6.0))
 
     x = net.op("Relu", net.conv(net.input("input", (1, 3, 48, 48)), 8, 3, (3, 3), strides=[2, 2], pads=[1, 1, 1, 1]))
-    x, found = separable(x, 8, 16), ([], [])  # type: tuple[str, tuple[list[str], list[str]]]
+    x, heads = separable(x, 8, 16), ([], [])  # type: tuple[str, tuple[list[str], list[str]]]
     for inner, out in ((16, 24), (24, 32)):
         x = separable(x, inner, out)
-        for made, width in zip(found, (4, 3), strict=True):
+        for parts, width in zip(heads, (4, 3), strict=True):
             head = net.conv(x, 3 * width, out, (3, 3), pads=[1, 1, 1, 1])
-            made.append(net.op("Reshape", net.op("Transpose", head, perm=[0, 2, 3, 1]), net.longs(1, -1, width)))
-    boxes, scores = (net.op("Concat", *made, axis=1) for made in found)
+            parts.append(net.op("Reshape", net.op("Transpose", head, perm=[0, 2, 3, 1]), net.longs(1, -1, width)))
+    boxes, scores = (net.op("Concat", *parts, axis=1) for parts in heads)
     return net.done(boxes, net.op("Sigmoid", scores))
 
 

@@ -32,18 +32,18 @@ def differing(model: onnx.ModelProto, target: str, folder: Path) -> list[str]:
 
     A way may be refused; or the test program does not fit, which holds a streamed input whole.
     """
-    file, found, known = folder / "model.onnx", list[str](), set[bytes]()
+    file, unequal, checked = folder / "model.onnx", list[str](), set[bytes]()
     onnx.save(model, file)
-    for way, options in WAYS.items():
+    for name, options in WAYS.items():
         try:
             artifacts = compile_model(model_request(file, "model", target, options))
             mark = sha256(b"".join(a.data for a in artifacts if a.name.endswith((".c", ".S")))).digest()
-            if mark not in known and not verify(file, load_target(target), artifacts)["equal"]:
-                found.append(way)
-            known.add(mark)
+            if mark not in checked and not verify(file, load_target(target), artifacts)["equal"]:
+                unequal.append(name)
+            checked.add(mark)
         except EdgebuildError:
-            assert way != "off"
-    return found
+            assert name != "off"
+    return unequal
 
 
 @pytest.mark.slow

@@ -30,11 +30,11 @@ def file_of(name: str, form: str) -> tuple[str, bytes]:
     return ".onnx", (quantised(model) if form == "int8" else model).SerializeToString()
 
 
-def equal(name: str, form: str, target: str, way: str, folder: Path) -> bool:
+def equal(name: str, form: str, target: str, method: str, folder: Path) -> bool:
     suffix, data = file_of(name, form)
     file = folder / f"model{suffix}"
     file.write_bytes(data)
-    artifacts = compile_model(model_request(file, "model", target, WAYS[way]))
+    artifacts = compile_model(model_request(file, "model", target, WAYS[method]))
     return bool(verify(file, load_target(target), artifacts)["equal"])
 
 
@@ -47,17 +47,17 @@ def test_equal_on_the_build_machine(name: str, form: str, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.needs("arm-none-eabi-gcc", "riscv64-unknown-elf-gcc", "qemu-system-arm", "qemu-system-riscv32")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", WAYS)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name, form", FORMS)
-def test_equal_everywhere(name: str, form: str, target: str, way: str, tmp_path: Path) -> None:
+def test_equal_everywhere(name: str, form: str, target: str, method: str, tmp_path: Path) -> None:
     if (form, target) == ("float", "riscv-virt"):
         pytest.skip("software floats take the simulator minutes")
-    assert equal(name, form, target, way, tmp_path)
+    assert equal(name, form, target, method, tmp_path)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_seeded(name: str) -> None:
-    made = OTHERS[name]()
-    onnx.checker.check_model(made, full_check=True)
-    assert made == OTHERS[name]() and made != OTHERS[name](1)
+    network = OTHERS[name]()
+    onnx.checker.check_model(network, full_check=True)
+    assert network == OTHERS[name]() and network != OTHERS[name](1)

@@ -13,10 +13,10 @@ MACS = {"radar": 225_360, "posenet_like": 44_130_304, "ssdlite_like": 22_497_792
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_valid_and_whole(name: str) -> None:
-    made = PICTURES[name]()
-    onnx.checker.check_model(made, full_check=True)
-    known, graph = shapes(made), made.graph
-    assert all(0 not in known[tensor] for node in graph.node for tensor in node.output)
+    network = PICTURES[name]()
+    onnx.checker.check_model(network, full_check=True)
+    sizes, graph = shapes(network), network.graph
+    assert all(0 not in sizes[tensor] for node in graph.node for tensor in node.output)
     read = {tensor for node in graph.node for tensor in node.input} | {output.name for output in graph.output}
     assert {tensor for node in graph.node for tensor in node.output} <= read
-    assert macs(made) == MACS[name]
+    assert macs(network) == MACS[name]

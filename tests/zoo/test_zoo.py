@@ -36,10 +36,10 @@ def model(name: str, format: str) -> onnx.ModelProto:
 def shapes(model: onnx.ModelProto) -> dict[str, list[int]]:
     """The shape of every tensor; a missing or symbolic dimension is 0."""
     graph = model.graph
-    known = {constant.name: list(constant.dims) for constant in graph.initializer}
+    sizes = {constant.name: list(constant.dims) for constant in graph.initializer}
     for value in [*graph.input, *graph.output, *graph.value_info]:
-        known[value.name] = [d.dim_value for d in value.type.tensor_type.shape.dim]
-    return known
+        sizes[value.name] = [d.dim_value for d in value.type.tensor_type.shape.dim]
+    return sizes
 
 
 def macs(model: onnx.ModelProto) -> int:
@@ -61,12 +61,12 @@ def run(model: onnx.ModelProto, inputs: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("name", ZOO)
 def test_valid_and_static(name: str, format: str) -> None:
-    made = model(name, format)
-    onnx.checker.check_model(made, full_check=True)
-    known = shapes(made)
-    for node in made.graph.node:
+    network = model(name, format)
+    onnx.checker.check_model(network, full_check=True)
+    sizes = shapes(network)
+    for node in network.graph.node:
         for tensor in node.output:
-            assert 0 not in known[tensor], tensor
+            assert 0 not in sizes[tensor], tensor
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -89,10 +89,10 @@ def test_macs_of_mobilenet_v2() -> None:
 
 @pytest.mark.parametrize("opset", [13, 21])
 def test_opset(opset: int) -> None:
-    made = ds_cnn(opset=opset)
-    assert [entry.version for entry in made.opset_import] == [opset]
-    inputs = random_inputs(made, 2, seed=1)
-    np.testing.assert_allclose(run(made, inputs)[0], run(model("ds_cnn", "float"), inputs)[0], rtol=1e-4, atol=1e-6)
+    network = ds_cnn(opset=opset)
+    assert [entry.version for entry in network.opset_import] == [opset]
+    inputs = random_inputs(network, 2, seed=1)
+    np.testing.assert_allclose(run(network, inputs)[0], run(model("ds_cnn", "float"), inputs)[0], rtol=1e-4, atol=1e-6)
 
 
 def test_swiftnet_cells_have_the_published_sizes() -> None:
@@ -102,10 +102,10 @@ def test_swiftnet_cells_have_the_published_sizes() -> None:
 @pytest.mark.parametrize("name", ZOO)
 def test_activations_neither_die_nor_saturate(name: str) -> None:
     """Every int8 tensor uses its range, and differs from input to input, on inputs not seen in calibration."""
-    made = onnx.ModelProto.FromString(model(name, "int8").SerializeToString())
-    tensors = [node.output[0] for node in made.graph.node if node.op_type == "QuantizeLinear"]
-    made.graph.output.extend(helper.make_tensor_value_info(tensor, TensorProto.INT8, None) for tensor in tensors)
-    _, *values = run(made, random_inputs(made, 8, seed=1))
+    network = onnx.ModelProto.FromString(model(name, "int8").SerializeToString())
+    tensors = [node.output[0] for node in network.graph.node if node.op_type == "QuantizeLinear"]
+    network.graph.output.extend(helper.make_tensor_value_info(tensor, TensorProto.INT8, None) for tensor in tensors)
+    _, *values = run(network, random_inputs(network, 8, seed=1))
     for tensor, value in zip(tensors, values, strict=True):
         assert value.dtype == np.int8
         assert len(np.unique(value)) >= 10, tensor
