@@ -1,4 +1,4 @@
-"""Names say what a thing is: words that say nothing, or make one guess, may not be bound in `edgebuild/`.
+"""Names say what a thing is: words that say nothing, or make one guess, may not be bound in `edgebuild/` or `tests/`.
 
 A name is checked word by word: `found_rows` binds `found`. docs/glossary.md has the terms to use instead.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.house.test_floors import PACKAGE, files, tree
+from tests.house.test_floors import PACKAGE, files
 
 WORDS = {
     "found", "known", "made", "told", "said", "guest", "guests", "apart", "afar", "eaten", "stand", "stands", "taken",
 }  # fmt: skip
-IN_PLANS = {"way", "ways"}  # a plan is none
+BESIDE = {"edgebuild/model/plan": {"way", "ways"}, "tests": {"way"}}  # a plan is none, nor is an option
 OF_LIBRARIES = {"parse_known_args"}  # overrides argparse's method, and so has its name
 
 
@@ -37,21 +38,26 @@ def words(name: str) -> set[str]:
 
 
 def folder(file: Path) -> str:
-    return str(file.parent.relative_to(PACKAGE))
+    return file.parent.relative_to(PACKAGE.parent).as_posix()
+
+
+@cache
+def sources() -> list[Path]:
+    return [*files(), *sorted((PACKAGE.parent / "tests").rglob("*.py"))]
 
 
 def count(where: str) -> dict[str, int]:
     """How often a folder binds each name with such a word."""
-    banned = WORDS | (IN_PLANS if where.startswith("model/plan") else set())
+    banned = WORDS.union(*(more for room, more in BESIDE.items() if where.startswith(room)))
     counts: dict[str, int] = {}
-    for file in (f for f in files() if folder(f) == where):
-        for name in bound(tree(file)):
+    for file in (f for f in sources() if folder(f) == where):
+        for name in bound(ast.parse(file.read_text())):
             if words(name) & banned and name not in OF_LIBRARIES:
                 counts[name] = counts.get(name, 0) + 1
     return counts
 
 
-@pytest.mark.parametrize("where", sorted({folder(f) for f in files()}))
+@pytest.mark.parametrize("where", sorted({folder(f) for f in sources()}))
 def test_names_are_plain(where: str) -> None:
     assert count(where) == {}, "names that say nothing; docs/glossary.md has the field's terms"
 
