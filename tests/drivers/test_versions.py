@@ -52,7 +52,9 @@ SAME = (
     ("void f(unsigned a, unsigned b) { if (a / b == U->SR && b % a == U->SR) U->BRR = a * 8 / b; }",
      "void f(unsigned a, unsigned b) { if (U->SR != a / b || U->SR != b % a) return; U->BRR = (a << 3) / b; }"),
 )  # fmt: skip
+CHAIN = "".join(f"if (n & {1 << i}) U->DR = {i}; " for i in range(11))  # 2048 paths
 OTHER = (  # with what is said of the difference
+    (f"void f(int n) {{ {CHAIN}}}", f"void f(int n) {{ {CHAIN}U->SR = 0; }}", "stores 0x0 to UART.SR"),
     ("void f(void) { U->CR1 = 1; }", "void f(void) { U->CR1 = 3; }", "stores 0x1 to UART.CR1 (4 bytes at 0x4001100c)"),
     ("void f(void) { U->CR1 = 1; }", "void f(void) { U->CR2 = 1; }", "stores 0x1 to UART.CR2"),
     ("void f(void) { U->CR1 = 1; }", "void f(void) { *(volatile uint8_t *)&U->CR1 = 1; }", "(1 bytes at"),

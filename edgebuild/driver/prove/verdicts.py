@@ -591,7 +591,8 @@ def _verdict(name: str, source: Interpreter, other: Interpreter) -> Verdict:
             done, bounded = by_induction(name, source, other, joined)
             if done and not bounded:
                 return Verdict(name, "proved")
-        if not source.separate or has_loops(source, name):  # unrolled loops have many paths: try a few first
+        cut = has_loops(source, name) or source.has_joins(source.functions[name])
+        if not source.separate or cut:  # there may be many paths: try a few first
             source.hints, other.assumed = [], []
             EFFORT.phase()
             with suppress(Unknown):
