@@ -28,7 +28,7 @@ from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.levels import best_offer
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.mapper import NoMapping, dory
-from edgebuild.model.plan.printed import TiledOp, UncopiedOp
+from edgebuild.model.plan.printed import TiledOp, UncopiedOp, Wait
 from edgebuild.model.plan.search import Plan, form_of
 from tests.conftest import ROOT
 from tests.graphs import examples, single_ops, small_graphs
@@ -139,7 +139,7 @@ def test_networks_run_on_an_engine(requantise: str, factor: float, arithmetic: s
     plans = check(graphs, tmp_path, planner(file), [PORT])
     layers = engines(plans)
     assert len(layers) > 16
-    assert sum(len(m.turns) > 1 for m in layers) > 5
+    assert sum(len(m.calls) > 1 for m in layers) > 5
 
 
 @pytest.mark.needs("gcc")
@@ -221,8 +221,8 @@ def test_any_layer_is_equal_on_an_engine_without_scratchpads(
 
 def a_layer(tmp_path: Path) -> tuple[Plan, MappedOp]:
     p = planner(target_file(tmp_path))(network(3), "g0")
-    moved = max((m for m in p.moves.values() if isinstance(m, MappedOp)), key=lambda m: len(m.turns))
-    assert len(moved.turns) > 1
+    moved = max((m for m in p.moves.values() if isinstance(m, MappedOp)), key=lambda m: len(m.calls))
+    assert len(moved.calls) > 1
     assert moved.engine == "digital"
     return p, moved
 
@@ -236,7 +236,7 @@ def spoilt(moved: MappedOp, what: str) -> MappedOp:
     if what == "weights among activations":
         copies = [replace(c, near=c.near - moved.regions[1].base) if not c.tensor else c for c in moved.copies]
         return moved.with_copies(copies)
-    return replace(moved, turns=tuple(replace(t, waits=()) for t in moved.turns))
+    return replace(moved, script=tuple(o for o in moved.script if not isinstance(o, Wait)))
 
 
 @pytest.mark.parametrize(

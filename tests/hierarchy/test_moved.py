@@ -25,7 +25,7 @@ from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.mapper import Costs
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
-from edgebuild.model.plan.printed import Copy, Start, Turn
+from edgebuild.model.plan.printed import Copy, Start, Wait
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.verify.harness import dma_units
 from tests.graphs import examples, random_inputs, single_ops, small_graphs
@@ -167,7 +167,7 @@ def with_transfers(p: Plan, change: Callable[[Any], Any]) -> Plan:
 
 def in_tiles(plans: Sequence[Plan]) -> int:
     """How many ops run in more than one tile."""
-    return sum(isinstance(m, MappedOp) and len(m.turns) > 1 for p in plans for m in p.moves.values())
+    return sum(isinstance(m, MappedOp) and len(m.calls) > 1 for p in plans for m in p.moves.values())
 
 
 @pytest.mark.one_in(2)
@@ -195,13 +195,12 @@ def test_more_copies_at_once_than_slots(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(runs, "SLOTS", 2)
     plans = check(examples(single_ops("conv2d"), 6), tmp_path)
     layers = [m for p in plans for m in p.moves.values() if isinstance(m, MappedOp)]
-    assert any(under_way(m.turns) > 2 for m in layers)
+    assert any(under_way(m.script) > 2 for m in layers)
 
 
 def test_copies_at_once() -> None:
     """Those before the first that nobody waited for do not count; a wait ends all copies of its channel."""
     copies = tuple(Copy(channel, True, "x", 0, 0, 0, 1) for channel in (0, 2, 2, 1, 0, 1))
-    turns = [Turn(copies[:3], (0, 2)), Turn(copies[3:4], stored=copies[4:5]), Turn(copies[5:], (1, 0))]
-    assert under_way(turns) == 3
-    assert under_way([Turn(copies[:3], (2,), stored=copies[3:4])]) == 4
-    assert under_way([Turn()]) == 0
+    assert under_way([*copies[:3], Wait(0), Wait(2), (), *copies[3:], Wait(1), Wait(0)]) == 3
+    assert under_way([*copies[:3], Wait(2), copies[3]]) == 4
+    assert under_way([()]) == 0

@@ -17,6 +17,7 @@ from edgebuild.model.plan.check.replay import BrokenPlan, replay
 from edgebuild.model.plan.dma.assembly import mapped_plan
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Mapped, Move, TiledLayer
+from edgebuild.model.plan.printed import Copy, CoreWork, Operation, Wait
 from edgebuild.model.plan.search import Plan
 from tests.hierarchy.test_moved import changed, equal_by_mode
 
@@ -43,8 +44,10 @@ def four_tiles(layer: TiledLayer) -> Mapped:
 
 
 def without_waits(moved: MappedOp, channels: tuple[int, int]) -> MappedOp:
-    turns = [replace(t, waits=tuple(c for c in t.waits if c not in channels)) for t in moved.turns]
-    return replace(moved, turns=tuple(turns))
+    """All waits for these channels but those behind the last call are left out."""
+    end = max(k for k, o in enumerate(moved.script) if isinstance(o, tuple))
+    script = (o for o in moved.script[:end] if not isinstance(o, Wait) or o.channel not in channels)
+    return replace(moved, script=(*script, *moved.script[end:]))
 
 
 def into_the_buffer_in_use(moved: MappedOp) -> MappedOp:
@@ -60,22 +63,21 @@ def into_the_buffer_in_use(moved: MappedOp) -> MappedOp:
 def buffers_that_overlap(moved: MappedOp) -> MappedOp:
     """The result's buffers lie 8 bytes lower, over the end of the constants."""
     copies = [replace(c, near=c.near - 8) if c.channel in Y else c for c in moved.copies]
-    turns = []
-    for turn in moved.turns:
-        calls = tuple(replace(c, at=(c.at[0], c.at[1] - 8, *c.at[2:])) for c in turn.calls)
-        turns.append(replace(turn, calls=calls))
-    return replace(moved, turns=tuple(turns)).with_copies(copies)
+    return with_results(moved, lambda c: c.at[1] - 8).with_copies(copies)
+
+
+def with_results(moved: MappedOp, at: Callable[[CoreWork], int]) -> MappedOp:
+    """Each call writes its result to another place."""
+    calls = (tuple(replace(c, at=(c.at[0], at(c), *c.at[2:])) for c in o) if isinstance(o, tuple) else o
+             for o in moved.script)  # fmt: skip
+    return replace(moved, script=tuple(calls))
 
 
 def a_result_over_its_operand(moved: MappedOp) -> MappedOp:
     """Each tile of the result stands where the tile of the operand does that it is computed from."""
-    places = {call.at[1]: call.at[0] for turn in moved.turns for call in turn.calls}
+    places = {call.at[1]: call.at[0] for call in moved.calls}
     copies = [replace(c, near=places[c.near]) if c.channel in Y else c for c in moved.copies]
-    turns = []
-    for turn in moved.turns:
-        calls = tuple(replace(c, at=(c.at[0], places[c.at[1]], *c.at[2:])) for c in turn.calls)
-        turns.append(replace(turn, calls=calls))
-    return replace(moved, turns=tuple(turns)).with_copies(copies)
+    return with_results(moved, lambda c: places[c.at[1]]).with_copies(copies)
 
 
 def a_border_tile_too_long(moved: MappedOp) -> MappedOp:
@@ -85,11 +87,17 @@ def a_border_tile_too_long(moved: MappedOp) -> MappedOp:
 
 
 def without_the_last_wait(moved: MappedOp) -> MappedOp:
-    return replace(moved, last_waits=tuple(c for c in moved.last_waits if c not in Y))
+    end = max(k for k, o in enumerate(moved.script) if isinstance(o, tuple))
+    last = (o for o in moved.script[end:] if not isinstance(o, Wait) or o.channel not in Y)
+    return replace(moved, script=(*moved.script[:end], *last))
 
 
 def stored_before_the_call(moved: MappedOp) -> MappedOp:
-    return replace(moved, turns=tuple(replace(t.plus(fetched=t.stored), stored=()) for t in moved.turns))
+    script = list[Operation]()
+    for o in moved.script:
+        stores = isinstance(o, Copy) and not o.fetch
+        script.insert(max(k for k, c in enumerate(script) if isinstance(c, tuple)) if stores else len(script), o)
+    return replace(moved, script=tuple(script))
 
 
 MUTATIONS: dict[str, Callable[[MappedOp], MappedOp]] = {

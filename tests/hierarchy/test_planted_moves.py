@@ -134,8 +134,8 @@ def of_copies(change: Callable[[list[Copy]], list[Copy]]) -> Plant:
     return before(tiles.Tiles, "move", lambda right, *a: iter(change([*right(*a)])))
 
 
-def of_turns(**change: Any) -> Plant:
-    return before(tiles.Tiles, "run", lambda right, *a: (replace(turn, **change) for turn in right(*a)))
+def without_waits() -> Plant:
+    return before(tiles.Tiles, "run", lambda right, *a: (o for o in right(*a) if not isinstance(o, Wait)))
 
 
 def of_the_run(change: Callable[[Any], Any]) -> Plant:
@@ -220,7 +220,7 @@ PLANTED: dict[str, tuple[Plant, Callable[[], Plan]]] = {
         of_copies(lambda copies: [c for c in copies if c.fetch]), rows),
     "tiles: the copies of an operand are left out": (
         of_copies(lambda copies: [c for c in copies if not c.fetch or c.far == 0]), rows),
-    "tiles: nobody waits for copies": (of_turns(waits=()), rows),
+    "tiles: nobody waits for copies": (without_waits(), rows),
     "tiles: copies come from a row too low": (
         of_copies(lambda copies: [replace(c, far=c.far + 48) if c.fetch and c.far else c for c in copies]), rows),
     "tiles: a halo row short": (

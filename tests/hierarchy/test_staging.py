@@ -24,7 +24,7 @@ from edgebuild.model.plan.dma.residency import Step
 from edgebuild.model.plan.dma.tiles import MappedOp
 from edgebuild.model.plan.hierarchy.nest import Channel, Mapped, Move, TiledLayer
 from edgebuild.model.plan.memory.problem import DoesNotFit, Place
-from edgebuild.model.plan.printed import PARTS, SLOTS, Start, Wait
+from edgebuild.model.plan.printed import PARTS, SLOTS, Copy, Operation, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
 from tests.conftest import ROOT
@@ -142,7 +142,13 @@ def of_layer(change: Callable[[MappedOp], MappedOp]) -> Callable[[Plan], Plan]:
 
 def too_early(layer: MappedOp) -> MappedOp:
     """The next block comes into its slot before the copy out of that is done."""
-    return replace(layer, turns=tuple(replace(t.plus(fetched=t.staged), staged=()) for t in layer.turns))
+    script = list[Operation]()
+    for o in layer.script:
+        at = len(script)
+        while isinstance(o, Copy) and o.into and isinstance(script[at - 1], Wait):
+            at -= 1
+        script.insert(at, o)
+    return replace(layer, script=tuple(script))
 
 
 def over_the_input(p: Plan) -> Plan:
@@ -154,7 +160,7 @@ def over_the_input(p: Plan) -> Plan:
 
 MUTATIONS: dict[str, Callable[[Plan], Plan]] = {
     "nobody waits for what comes in parts": of_layer(
-        lambda m: replace(m, turns=tuple(replace(t, arrived=()) for t in m.turns))
+        lambda m: replace(m, script=tuple(o for o in m.script if not isinstance(o, Wait) or o.channel < PARTS))
     ),
     "a slot is filled while it is read": of_layer(too_early),
     "one slot lies over the other": of_layer(

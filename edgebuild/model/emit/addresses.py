@@ -197,8 +197,8 @@ def tile_places(plan: Plan, moved: MappedOp) -> tuple[Named, ...]:
     most = max(moved.kernels, key=lambda kernel: len(kernel.constants))
     stem, owners = f"{plan.offset_names[moved.op.outputs[0]]}_NEAR", moved.at_operands
     offsets = []
-    for i in range(max(len(call.at) for turn in moved.turns for call in turn.calls)):
-        least = min(level1_place(plan, moved, c.at[i])[1] for turn in moved.turns for c in turn.calls if i < len(c.at))
+    for i in range(max(len(call.at) for call in moved.calls)):
+        least = min(level1_place(plan, moved, c.at[i])[1] for c in moved.calls if i < len(c.at))
         if i >= len(owners):
             constant = most.constants[i - len(owners)].name
             note = f"{constant} of {comment(moved.op.name)}"

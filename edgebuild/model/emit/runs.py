@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from ...base.templates import plus, render
 from ...base.text import remark, wrapped
 from ..ops.base import C_TYPES, Kernel
-from ..plan.printed import PARTS, CoreWork, Share, Stream, StreamedRun, TiledOp, Turn, Wait
+from ..plan.printed import Copy, CoreWork, Operation, Share, Stream, StreamedRun, TiledOp, Wait
 from ..plan.rolling import Rolled, rows_of
 from ..plan.search import Plan
 from ..plan.section import calls_in_slice
@@ -283,38 +283,38 @@ def _stream(plan: Plan, step: int, s: Stream) -> str:
 
 # Ops that run tile by tile, as loops over static tables of copies and turns.
 
+WAITS, CALLS, COPIES = range(3)  # kinds of operations, in their order within a turn
 SLOTS = 32  # most copies under way that the tables' C function keeps, on its stack
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """Numbers of copies that a turn starts before and after its calls, masks of channels to wait for, and its calls."""
+    """A mask of channels to wait for, the calls after that, and the number of copies that start then."""
 
-    fetched: int
-    stored: int
     waits: str
+    started: int
     base: int  # number of the row of places
     first: int  # number of its first call
     parts: int
-    arrived: str  # a mask of channels of parts, to wait for first
-    staged: int  # copies started after the wait
 
 
 @dataclass(frozen=True)
 class _Turns:
-    """Tables of an op's turns."""
+    """Tables of an op's turns. `before`: copies to start before the loop; `after`: the mask to wait for behind it."""
 
     kinds: tuple[_Turn, ...]  # the different turns
     order: tuple[int, ...]  # the number of each turn's kind
     bases: tuple[tuple[int, ...], ...]  # offsets of operands, result and constants of a turn
     parts: tuple[tuple[int, tuple[int, ...]], ...]  # calls: their kernel and what they add to `bases`; equal calls once
+    before: int
+    after: int
 
 
 def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[Kernel, str]], weights: Weights) -> Step:
     """The step of an op in tiles. `kernels`: the op's kernels as they are printed, and their C functions."""
     loops = " > ".join(f"{loop['axis']} {loop['extent']}/{loop['tile']}" for loop in moved.loops)
     where = f" on {moved.engine}" if moved.regions else ""
-    called = sum(bool(turn.calls) for turn in moved.turns)
+    called = sum(isinstance(o, tuple) for o in moved.script)
     calls = f"{called} calls" if called > 1 else "1 call"
     text = f"{moved.op.kind} {comment(moved.op.name)}{where}: {loops or 'whole'}, {calls}"
     places = tile_places(plan, moved)
@@ -327,7 +327,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
         for number, row in enumerate(kernels)
     ]
     forms, copies = _copies(plan, step, moved, weights, places)
-    flying = under_way(moved.turns)
+    flying = under_way(moved.script)
     function = f"static void {plan.name}_tiles_{step}(void)"
     definition = render(
         "tiles.c:tiles", name=plan.name, step=step, comment=text, function=function, forms=forms, copies=copies,
@@ -335,8 +335,7 @@ def tiled_step(plan: Plan, step: int, moved: MappedOp, kernels: Sequence[tuple[K
         bases=bases if len(bases) > 1 else (),
         parts=() if alike else [f"{{{kernel}, {_braced(map(str, at))}}}" for kernel, at in turns.parts],
         call=switch("part->kernel", cases, 4) if len(cases) > 1 else indent(cases[0].text, "    "),
-        mask=_mask(moved.last_waits), in_blocks=_in_blocks(moved), any_in_blocks=any(map(_in_blocks, _tiled(plan))),
-        first_channel=PARTS, pauses=called < len(moved.turns),
+        pauses=called < len(turns.order), wide=_wide(plan),
         turn_type=_unsigned(len(turns.kinds)),
         part_type=_unsigned(max((max(kernel, *at) for kernel, at in turns.parts), default=0)),
     )  # fmt: skip
@@ -348,9 +347,9 @@ def tile_tables(plan: Plan) -> str:
     tiled = _tiled(plan)
     return render(
         "tiles.c:tile_tables", name=plan.name, cores=plan.target.cores, most_slots=SLOTS,
-        in_blocks=any(map(_in_blocks, tiled)),
-        count_type=_unsigned(max(len(m.turns) + len(m.copies) + sum(len(t.calls) for t in m.turns) for m in tiled)),
-        copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.turns) > SLOTS for m in tiled),
+        wide=_wide(plan),
+        count_type=_unsigned(max(len(m.copies) + 2 * len(m.calls) for m in tiled)),
+        copies=any(m.copies for m in tiled), waits_for_slots=any(under_way(m.script) > SLOTS for m in tiled),
     )  # fmt: skip
 
 
@@ -358,26 +357,42 @@ def _tiled(plan: Plan) -> list[MappedOp]:
     return [cast("MappedOp", m) for m in plan.moves.values() if isinstance(m, TiledOp)]
 
 
-def _in_blocks(moved: MappedOp) -> bool:
-    """Whether constants come to the second level block by block, or activations tile by tile."""
-    return any(turn.staged or turn.arrived for turn in moved.turns)
+def _wide(plan: Plan) -> bool:
+    """Whether masks of channels have two words."""
+    return any(c.channel >= 32 for m in _tiled(plan) for c in m.copies)
 
 
-def _mask(channels: Iterable[int], first: int = 0) -> str:
-    return f"{sum(1 << channel - first for channel in set(channels)):#x}"
+def _mask(channels: Iterable[int], wide: bool) -> str:
+    mask = sum(1 << channel for channel in set(channels))
+    return _braced((f"{mask % (1 << 32):#x}", f"{mask >> 32:#x}")) if wide else f"{mask:#x}"
 
 
-def under_way(turns: Sequence[Turn]) -> int:
+def under_way(script: Sequence[Operation]) -> int:
     """The most consecutive copies between the oldest that is not waited for and the newest, both included."""
     first, most, number = dict[int, int](), 0, 0  # by channel: the oldest copy that no step has waited for
-    for t in (t for turn in turns for t in (*turn.before, *turn.stored)):
-        if isinstance(t, Wait):
-            first.pop(t.channel, None)
-        else:
-            first.setdefault(t.channel, number)
+    for o in script:
+        if isinstance(o, Wait):
+            first.pop(o.channel, None)
+        elif isinstance(o, Copy):
+            first.setdefault(o.channel, number)
             number += 1
             most = max(most, number - min(first.values()))
     return most
+
+
+def _grouped(script: Sequence[Operation]) -> list[tuple[list[int], tuple[CoreWork, ...], int]]:
+    """The script by turns: channels to wait for, calls of cores, and the number of copies to start."""
+    turns, last = list[tuple[list[int], tuple[CoreWork, ...], int]](), COPIES + 1
+    for o in script:
+        kind = WAITS if isinstance(o, Wait) else COPIES if isinstance(o, Copy) else CALLS
+        if kind < last or kind == last == CALLS:
+            turns.append(([], (), 0))
+        waits, calls, started = turns[-1]
+        if isinstance(o, Wait):
+            waits.append(o.channel)
+        turns[-1] = (waits, o, 0) if isinstance(o, tuple) else (waits, calls, started + isinstance(o, Copy))
+        last = kind
+    return turns
 
 
 def _copies(
@@ -419,19 +434,22 @@ def _turns(plan: Plan, moved: MappedOp, width: int) -> _Turns:
     """The turns of an op. A call's places are relative to its turn's, the least of all its calls."""
     first_parts, bases, kinds = dict[object, int](), dict[tuple[int, ...], int](), dict[_Turn, int]()
     parts, turns = list[tuple[int, tuple[int, ...]]](), list[int]()
-    for turn in moved.turns:
-        places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in turn.calls]
+    wide, groups, before, after = _wide(plan), _grouped(moved.script), 0, list[int]()
+    if sum(bool(calls) for _, calls, _ in groups) == 1:  # nothing to loop over
+        before = groups.pop(0)[2] if not any(groups[0][:2]) else 0
+        after = groups.pop()[0] if not any(groups[-1][1:]) else []
+    for waits, calls, started in groups:
+        places = [[level1_place(plan, moved, at)[1] for at in call.at] for call in calls]
         least = [min(at[i] for at in places if i < len(at)) for i in range(max(map(len, places), default=0))]
         least += [0] * (width - len(least))
-        rows = tuple(_part(call, at, least) for call, at in zip(turn.calls, places, strict=True))
+        rows = tuple(_part(call, at, least) for call, at in zip(calls, places, strict=True))
         if rows not in first_parts:
             first_parts[rows] = len(parts)
             parts += rows
         base = bases.setdefault(tuple(least), len(bases)) if rows else 0
-        counts, masks = (len(turn.fetched), len(turn.stored)), (_mask(turn.waits), _mask(turn.arrived, PARTS))
-        kind = _Turn(*counts, masks[0], base, first_parts[rows], len(rows), masks[1], len(turn.staged))
+        kind = _Turn(_mask(waits, wide), started, base, first_parts[rows], len(rows))
         turns.append(kinds.setdefault(kind, len(kinds)))
-    return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts))
+    return _Turns(tuple(kinds), tuple(turns), tuple(bases), tuple(parts), before, sum(1 << c for c in after))
 
 
 def _part(call: CoreWork, at: Sequence[int], base: Sequence[int]) -> tuple[int, tuple[int, ...]]:
@@ -463,7 +481,7 @@ def _call(
     read = [plan.graph.tensors[n] for n in op.inputs if not plan.graph.tensors[n].constant]
     types = [C_TYPES[t.dtype] for t in (*read, plan.graph.result(op))]
     types += [C_TYPES[str(c.data.dtype)] for c in kernel.constants]
-    at = next(call.at for turn in moved.turns for call in turn.calls if call.kernel == number)
+    at = next(call.at for call in moved.calls if call.kernel == number)
     macros = [level1_place(plan, moved, place)[0] for place in at]
     words = []
     for i, (macro, kind) in enumerate(zip(macros, types, strict=True)):

@@ -139,18 +139,15 @@ class _Tiles:
 
     def operations(self) -> Iterator[Operation]:
         moved = self.moved
-        for turn in moved.turns:
-            yield from map(self.transfer, turn.before)
-            yield [self.call(work, core) for core, work in enumerate(turn.calls)]
-            yield from map(self.transfer, turn.stored)
-        yield from map(printed.Wait, moved.last_waits)
+        for o in moved.script:
+            if isinstance(o, tuple):
+                yield [self.call(work, core) for core, work in enumerate(o)]
+            elif isinstance(o, printed.Copy):
+                yield self.every.move(self.name, o, None if o.tensor else moved.blocks[o.block], moved)
+            else:
+                yield o
         channels = frozenset(c.channel for c in moved.copies)
         yield Complete(self.name, channels, self.every.of_tensor(moved.op.outputs[0]))
-
-    def transfer(self, t: printed.Copy | printed.Wait) -> Move | printed.Wait:
-        if isinstance(t, printed.Wait):
-            return t
-        return self.every.move(self.name, t, None if t.tensor else self.moved.blocks[t.block], self.moved)
 
     def call(self, work: printed.CoreWork, core: int) -> Call:
         op, parts, moved, reads = self.moved.op, self.parts, self.moved, list[Bytes]()

@@ -366,6 +366,8 @@ class _Assembly:
                 continue
             constants, base = at[_of("constants", i)] if i in first else None, at.get(_work(i), 0)
             step, memory, begins = step.placed(base, constants, held), "", (0,) * len(step.blocks)
+            if isinstance(step, MappedOp) and (slots := far.get(_of("slots", i))) is not None:
+                step = passing_tiles(step, self.search.passed_by(step.op), slots)
             if i in stages and store is not None:
                 place = far[_of("stage", i)]
                 memory, begins = place.memory, tuple(place.offset + n for n in joined_blocks(step.blocks)[1])
@@ -381,8 +383,6 @@ class _Assembly:
                     copy = Copy(channel, True, "", 0, begin, near, block.data.nbytes, stage=memory)
                     early.append(Fetch(first.get(i, i), i, Start(copy, block, i, waited)))
                     waited = 0.0
-            if isinstance(step, MappedOp) and (slots := far.get(_of("slots", i))) is not None:
-                step = passing_tiles(step, self.search.passed_by(step.op), slots)
             moved[i] = step
         return moved, early, staged
 

@@ -11,9 +11,10 @@ the core reads them. Buffers in cached memories take whole lines.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count, zip_longest
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -200,109 +201,105 @@ def staged_tiles(moved: MappedOp, staging: Staging, place: Place, store: Channel
 
 
 def _block_by_block(moved: MappedOp, staging: Staging, place: Place, store: Channel) -> MappedOp:
-    """The op with copies in its turns that bring its blocks to the slots in turn."""
-    slots, turns = staging.slots, list[printed.Turn]()
+    """The op with copies in its script that bring its blocks to the slots in turn."""
+    slots, script, free = staging.slots, list[printed.Operation](), list[printed.Copy]()
     to_level1 = dict[int, int]()  # by channel: the block that is under way from its slot
 
     def slot(block: int) -> int:
         return place.offset + block % slots * (staging.bytes // slots)
 
-    for turn in moved.turns:
-        blocks = {c.channel: c.block for c in turn.fetched if not c.tensor}
-        to_level1 |= blocks
-        arrived = {printed.PARTS + n % slots for n in blocks.values() if n >= slots}
-        fetched = (c if c.tensor else replace(c, stage=place.memory, far=slot(c.block) + c.far) for c in turn.fetched)
-        free = sorted(n for channel in turn.waits if (n := to_level1.pop(channel, None)) is not None)
-        staged = (
-            printed.Copy(printed.PARTS + n % slots, True, "", n, at, slot(n) + at, size, stage=place.memory, into=True)
-            for n in (n + slots for n in free if n + slots < len(moved.blocks))
-            for at, size in store.cut(moved.blocks[n].data.nbytes)
-        )
-        turns.append(replace(turn, fetched=tuple(fetched), arrived=tuple(sorted(arrived)), staged=tuple(staged)))
-    return replace(moved, turns=tuple(turns))
+    for o in moved.script:
+        if isinstance(o, printed.Wait):
+            n = to_level1.pop(o.channel, len(moved.blocks)) + slots  # the block that comes into the slot that is free
+            cuts = store.cut(moved.blocks[n].data.nbytes) if n < len(moved.blocks) else ()
+            copy = printed.Copy(printed.PARTS + n % slots, True, "", n, 0, 0, 0, stage=place.memory, into=True)
+            free += [replace(copy, far=at, near=slot(n) + at, bytes=size) for at, size in cuts]
+            script.append(o)
+            continue
+        script, free = [*script, *free], []
+        if isinstance(o, printed.Copy) and not o.tensor:
+            n = o.block
+            if n >= slots and to_level1.get(o.channel) != n:
+                script.append(printed.Wait(printed.PARTS + n % slots))
+            to_level1[o.channel] = n
+            o = replace(o, stage=place.memory, far=slot(n) + o.far)
+        script.append(o)
+    return replace(moved, script=tuple(script))
 
 
 # Tiles of activations that lie in the third level pass through slots of the second, as many as they have buffers.
 #
 # A tile is brought to its slot when the copies of the one before it to the first level have begun. It is stored to the
-# third level when the next one is made. Turns without calls are added where no other turn would wait for a slot.
+# third level when the next one is made.
 
 
-Tile = tuple[int, tuple[int, ...]]  # the turn that begins its copies, and their numbers
-
-
-def _tiles(moved: MappedOp, operand: int) -> list[Tile]:
-    """The tiles of an operand between the levels, in order."""
-    tiles, numbers = list[Tile](), count()
-    for t, turn in enumerate(moved.turns):
-        by_channel = dict[int, list[int]]()
-        for c, k in zip(turn.copies, numbers, strict=False):
-            if c.channel // 2 == operand:
-                by_channel.setdefault(c.channel, []).append(k)
-        tiles += [(t, tuple(of_tile)) for of_tile in by_channel.values()]
+def _tiles(script: Sequence[printed.Operation], operand: int) -> list[dict[int, printed.Copy]]:
+    """The copies of each tile of an operand, in order, by their positions in the script."""
+    tiles, last = list[dict[int, printed.Copy]](), None
+    for k, o in enumerate(script):
+        if isinstance(o, printed.Copy) and o.channel // 2 == operand:
+            tiles += [{}] if o.channel != last else []
+            tiles[-1][k], last = o, o.channel
+        else:
+            last = None
     return tiles
 
 
 def passing_slots(moved: MappedOp, names: Collection[str]) -> dict[int, tuple[int, int]]:
     """By operand: number of slots, and bytes of each, for operands among `names` that are copied."""
-    slots, align, copies = dict[int, tuple[int, int]](), moved.layer.align, moved.copies
+    slots, align = dict[int, tuple[int, int]](), moved.layer.align
     for i, operand in enumerate(moved.operands):
         if operand.name in names and not operand.held and not operand.packed:
-            sizes = (sum(aligned(copies[k].total, align) for k in numbers) for _, numbers in _tiles(moved, i))
+            sizes = (sum(aligned(c.total, align) for c in tile.values()) for tile in _tiles(moved.script, i))
             slots[i] = moved.mapped.moves[i].buffers, max(sizes)
     return slots
 
 
 def passing_tiles(moved: MappedOp, names: Collection[str], place: Place) -> MappedOp:
     """The op with tiles of operands among `names` copied through slots, which begin at `place`."""
-    at, copies, nothing = place.offset, list(moved.copies), printed.Turn()
-    routes = list[tuple[int, list[Tile], int, list[list[printed.Copy]]]]()
+    at, script, before = place.offset, list(moved.script), defaultdict[int, list[printed.Operation]](list)
     for number, (i, (slots, size)) in enumerate(passing_slots(moved, names).items()):
-        tiles, beyond = _tiles(moved, i), list[list[printed.Copy]]()
-        for n, (_, numbers) in enumerate(tiles):
+        tiles, beyond = _tiles(moved.script, i), list[list[printed.Copy]]()
+        wait = printed.Wait(printed.PASSING + number)
+        for n, tile in enumerate(tiles):
             slot = Place(place.memory, at + n % slots * size)
-            beyond.append(_copies_through_slot(copies, numbers, printed.PASSING + number, slot, moved.layer.align))
-        routes.append((i, tiles, slots, beyond))
+            beyond.append(_copies_through_slot(script, tile, wait.channel, slot, moved.layer.align))
         at += slots * size
-    turns = list(moved.with_copies(copies).turns)
-    before, behind = nothing, [nothing] * (len(turns) + 1)
-    for i, tiles, slots, beyond in routes:
-        channel = beyond[0][0].channel
-        if not moved.operands[i].result:
-            for n, (t, _) in enumerate(tiles):
-                earlier = tiles[n - 1][0] if n else t
-                turns[t] = turns[t].plus(arrived=[channel])
-                if earlier < t:
-                    turns[earlier] = turns[earlier].plus(staged=beyond[n])
-                else:
-                    before = before.plus(stored=beyond[n])
-            continue
-        store = [copies[numbers[0]].channel for _, numbers in tiles]
-        for n, (t, _) in enumerate(tiles):
-            behind[t], turns[t] = printed.Turn(stored=turns[t].stored), replace(turns[t], stored=())
-            if n and slots == 1:
-                after = tiles[n - 1][0] + 1
-                turns[after] = turns[after].plus(staged=beyond[n - 1])
+        begins, ends = [min(tile) for tile in tiles], [_waited(script, max(tile)) for tile in tiles]
+        for n, begin in enumerate(begins):
+            if not moved.operands[i].result:
+                before[ends[n - 1] if n and ends[n - 1] < begin else 0] += beyond[n]
+                before[begin].append(wait)
+            elif n and slots == 1:
+                before[ends[n - 1]] += beyond[n - 1]
+                before[begin].append(wait)
             elif n:
-                behind[t] = printed.Turn(waits=(store[n - 1],), stored=(*beyond[n - 1], *behind[t].stored))
-            behind[t] = behind[t].plus(arrived=[channel] if n else [])
-        behind[-1:] = [printed.Turn(waits=(store[-1],), stored=tuple(beyond[-1])), printed.Turn(arrived=(channel,))]
-    script = (before, *chain.from_iterable(zip_longest(turns, behind, fillvalue=nothing)))
+                store = tiles[n - 1][begins[n - 1]].channel
+                before[begin] += [wait, printed.Wait(store), *beyond[n - 1]]
+        if moved.operands[i].result:
+            before[len(script)] += [*beyond[-1], wait]
+    parts = ((*before[k], *script[k : k + 1]) for k in range(len(script) + 1))
     region = printed.Region(place.memory, place.offset, at - place.offset)
-    return replace(moved, turns=tuple(turn for turn in script if turn != nothing), slots=region)
+    return replace(moved, script=tuple(chain.from_iterable(parts)), slots=region)
+
+
+def _waited(script: Sequence[printed.Operation], after: int) -> int:
+    """The position behind the first waits in the script that follow position `after`."""
+    waits = (isinstance(o, printed.Wait) for o in script)
+    ends = (k for k, (one, more) in enumerate(pairwise((*waits, False)), 1) if one and not more and k > after)
+    return next(ends)
 
 
 def _copies_through_slot(
-    copies: list[printed.Copy], numbers: Sequence[int], channel: int, slot: Place, align: int
+    script: list[printed.Operation], tile: Mapping[int, printed.Copy], channel: int, slot: Place, align: int
 ) -> list[printed.Copy]:
-    """The copies of a tile between its slot and the third level; in `copies`, redirects the others to the slot."""
+    """The copies of a tile between its slot and the third level; in `script`, redirects the others to the slot."""
     beyond, at = list[printed.Copy](), slot.offset
-    for k in numbers:
-        c = copies[k]
+    for k, c in tile.items():
         packed = replace(c, channel=channel, near=at, near_row=c.bytes, near_plane=c.bytes * c.rows)
         beyond.append(replace(packed, stage=slot.memory, into=True))
         far = replace(c, far=at, bytes=c.total, rows=1, planes=1, far_row=0, far_plane=0, near_row=0, near_plane=0)
-        copies[k] = replace(far, stage=slot.memory)
+        script[k] = replace(far, stage=slot.memory)
         at += aligned(c.total, align)
     return beyond
 

@@ -20,7 +20,7 @@ from ...kernels import kernel_of
 from ...ops.base import Constant, Form, Kernel, Ranges
 from ..hierarchy.mapper import NoMapping, best, best_of, dory
 from ..hierarchy.nest import Mapped, MappingCost, Operand, Range, TiledLayer, cost, parts_of
-from ..printed import Copy, CoreWork, Region, TiledOp, Turn
+from ..printed import Copy, CoreWork, Operation, Region, TiledOp, Wait
 from ..tiling.paths import even, graph_of_part, one_part
 
 # A tile shared by cores: each computes a part of it, on operands that all of them see.
@@ -197,12 +197,12 @@ class MappedOp(TiledOp):
     def shifted(self, by: Sequence[int]) -> MappedOp:
         """The op with the buffers of operand i moved up by `by[i]` bytes."""
         packed = next((i for i, o in enumerate(self.operands) if o.packed), None)
-        width = max(len(c.at) for t in self.turns for c in t.calls)
+        width = max(len(c.at) for c in self.calls)
         owners = (*self.at_operands, *[packed] * (width - len(self.at_operands)))
         shift = [by[i] if i is not None else 0 for i in owners]
-        turns = [replace(t, calls=tuple(_shifted(c, shift) for c in t.calls)) for t in self.turns]
+        script = (tuple(_shifted(c, shift) for c in o) if isinstance(o, tuple) else o for o in self.script)
         copies = (replace(c, near=c.near + by[c.channel // 2]) for c in self.copies)
-        return replace(self, turns=tuple(turns)).with_copies(copies)
+        return replace(self, script=tuple(script)).with_copies(copies)
 
 
 def _shifted(call: CoreWork, shift: Sequence[int]) -> CoreWork:
@@ -378,10 +378,16 @@ class Tiles:
             numbers[id(kernel)] = kernels.setdefault(key, (len(kernels), kernel))[0]
         moved = MappedOp(
             self.op, tuple(k for _, k in kernels.values()), tuple(b for b, _ in self.blocks), tuple(self.run(numbers)),
-            self.scratch, self.scratch_each, self.form, (), self.regions,
+            self.scratch, self.scratch_each, self.form, self.regions,
             layer=self.layer, mapped=self.mapped, cycles=self.figures, level1_bytes=self.level1_bytes,
         )  # fmt: skip
-        return replace(moved, last_waits=tuple(sorted({c.channel for c in moved.copies})))
+        pending = set[int]()
+        for o in moved.script:
+            if isinstance(o, Copy):
+                pending.add(o.channel)
+            elif isinstance(o, Wait):
+                pending.discard(o.channel)
+        return replace(moved, script=(*moved.script, *map(Wait, sorted(pending))))
 
     def region(self, operand: int, turn: Mapping[str, Range]) -> Ranges:
         """Ranges of an operand that its buffer holds in a turn."""
@@ -424,24 +430,21 @@ class Tiles:
         whole = [(bytes(d) + bytes(-len(d) % align), where) for d, where in blocks]
         return [(Constant("tile", np.frombuffer(d, np.uint8), "constants of tiles"), where) for d, where in whole]
 
-    def run(self, numbers: Mapping[int, int]) -> Iterator[Turn]:
-        """The turns. `numbers`: of kernels, by their identity."""
+    def run(self, numbers: Mapping[int, int]) -> Iterator[Operation]:
+        """The script without its last waits. `numbers`: of kernels, by their identity."""
         moves, operands, result = self.mapped.moves, self.layer.operands, len(self.layer.operands) - 1
         for t, turn in enumerate(self.turns):
             here = [each[t] for each in self.instances]
             new = [t == 0 or n != each[t - 1] for n, each in zip(here, self.instances, strict=True)]
-            fetched, stored = list[Copy](), list[Copy]()
             for ahead in (0, 1):
                 for i, operand in enumerate(operands):
                     number = here[i] + ahead
                     due = moves[i].buffers == 2 if ahead else moves[i].buffers == 1 or number == 0
                     if new[i] and not operand.result and not operand.held and due and number <= self.instances[i][-1]:
-                        fetched += self.fetch(i, number)
-            waits = tuple(
-                self.channel(i, here[i])
-                for i, operand in enumerate(operands)
-                if new[i] and not operand.held and (not operand.result or here[i] >= moves[i].buffers)
-            )
+                        yield from self.fetch(i, number)
+            for i, operand in enumerate(operands):
+                if new[i] and not operand.held and (not operand.result or here[i] >= moves[i].buffers):
+                    yield Wait(self.channel(i, here[i]))
             calls = []
             for part, kernel in zip(self.parts[t], self.kernels[t], strict=True):
                 at = [self.place(i, turn, part, here[i]) for i, o in enumerate(operands) if not o.packed]
@@ -449,10 +452,10 @@ class Tiles:
                     base, inside = self.near(self.packed, here[self.packed]), self.blocks[here[self.packed]][1]
                     at += [base + inside[self.content(c)] for c in kernel.constants]
                 calls.append(CoreWork(numbers[id(kernel)], tuple(at), part))
+            yield tuple(calls)
             last = t + 1 == len(self.turns) or self.instances[result][t + 1] != here[result]
             if last and not operands[result].held:
-                stored += self.move(result, here[result], self.region(result, turn))
-            yield Turn(tuple(fetched), waits, tuple(calls), tuple(stored))
+                yield from self.move(result, here[result], self.region(result, turn))
 
     def channel(self, operand: int, number: int) -> int:
         return 2 * operand + number % self.mapped.moves[operand].buffers

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from ...ir import Op
 from ...ops.base import Constant, Form, Kernel
@@ -117,32 +116,13 @@ class CoreWork:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Start copies `fetched`, wait for the channels `waits`, make the calls, start copies `stored`.
+class Wait:
+    """Wait until all copies of a channel are done."""
 
-    Each core makes one of the calls; without calls a turn only copies. If bytes pass through a second memory, the
-    channels `arrived` are awaited first, and copies `staged` are started after `waits`.
-    """
+    channel: int
 
-    fetched: tuple[Copy, ...] = ()
-    waits: tuple[int, ...] = ()
-    calls: tuple[CoreWork, ...] = ()
-    stored: tuple[Copy, ...] = ()
-    arrived: tuple[int, ...] = ()
-    staged: tuple[Copy, ...] = ()
 
-    @property
-    def copies(self) -> tuple[Copy, ...]:
-        return (*self.fetched, *self.staged, *self.stored)
-
-    def plus(self, **more: Iterable[Any]) -> Turn:
-        """The turn with more items appended to the named fields."""
-        return replace(self, **{name: (*getattr(self, name), *parts) for name, parts in more.items()})
-
-    @property
-    def before(self) -> tuple[Copy | Wait, ...]:
-        """Copies and waits before its calls, in order."""
-        return (*map(Wait, self.arrived), *self.fetched, *map(Wait, self.waits), *self.staged)
+Operation = Copy | Wait | tuple[CoreWork, ...]  # of an op in tiles: start a copy, wait, or a call by each core
 
 
 @dataclass(frozen=True)
@@ -158,7 +138,7 @@ class Region:
 class TiledOp:
     """An op that runs tile by tile. `blocks`: groups of constants, each fetched together.
 
-    Operand i has the channels 2i and 2i + 1. Before placement, offsets in a turn count from their operand's buffers.
+    Operand i has the channels 2i and 2i + 1. Before placement, offsets in `script` count from their operand's buffers.
     `stage`: range of the second level that constants pass through; `slots`: range there for tiles of activations.
     `whole`: cycles of the op in one call that waits for nothing.
     """
@@ -166,11 +146,10 @@ class TiledOp:
     op: Op
     kernels: tuple[Kernel, ...]
     blocks: tuple[Constant, ...]
-    turns: tuple[Turn, ...]
+    script: tuple[Operation, ...]  # in order, with waits for all copies at the end
     scratch: int  # offset of the first core's scratch; that of the other cores follows
     scratch_each: int  # bytes of one core's scratch
     form: Form  # of the kernels
-    last_waits: tuple[int, ...]  # channels to wait for at the end
     regions: tuple[Region, ...] = ()  # the scratchpads of an engine; none: all lies in the first level
     stage: Region | None = None
     slots: Region | None = None
@@ -184,13 +163,16 @@ class TiledOp:
     @property
     def copies(self) -> tuple[Copy, ...]:
         """In the order in which they start."""
-        return tuple(c for t in self.turns for c in t.copies)
+        return tuple(o for o in self.script if isinstance(o, Copy))
+
+    @property
+    def calls(self) -> tuple[CoreWork, ...]:
+        return tuple(call for o in self.script if isinstance(o, tuple) for call in o)
 
     def with_copies(self, copies: Iterable[Copy]) -> Self:
         """The op with its copies replaced one by one by `copies`, which has as many."""
         each = iter(copies)
-        turns = ((t, [tuple(islice(each, len(some))) for some in (t.fetched, t.staged, t.stored)]) for t in self.turns)
-        return replace(self, turns=tuple(replace(t, fetched=f, staged=s, stored=o) for t, (f, s, o) in turns))
+        return replace(self, script=tuple(next(each) if isinstance(o, Copy) else o for o in self.script))
 
 
 @dataclass(frozen=True)
@@ -296,13 +278,6 @@ class Start:
     block: Constant
     step: int
     waited: float = 0.0
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Wait until all copies of a channel are done."""
-
-    channel: int
 
 
 CLEAN, INVALIDATE = "clean", "invalidate"
