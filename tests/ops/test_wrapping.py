@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgebuild.model import ops
-from edgebuild.model.ir import Graph, Op, Tensor
+from edgebuild.model.ir import Arithmetic, Graph, Op, Quant, Tensor
 from edgebuild.model.ops import pointwise
 from edgebuild.model.ops.functions import FUNCTIONS, WRAPPED
 from tests.ops.host import run_on_host
@@ -47,6 +47,20 @@ def test_reductions(dtype: str, tmp_path: Path) -> None:
     x = extreme(dtype, rng).reshape(4, 8)
     for graph, ((have,),) in zip(graphs, run_on_host(graphs, [[[x]], [[x]]], tmp_path), strict=True):
         np.testing.assert_array_equal(have, ops.run(graph, x)["y"], graph.file)
+
+
+@pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
+def test_products_that_leave_int32_when_they_are_scaled(arithmetic: str, tmp_path: Path) -> None:
+    """Factors of powers of two, which need no product: only those that keep the scaled product in int32."""
+    graphs, x = [], extreme("int16", np.random.default_rng(0))
+    for scale in (1.0, 0.5, 0.25, 2.0**-9):
+        tensors = {n: Tensor(n, (32, 32), "int16", Quant((0.5,), (0,))) for n in "ab"}
+        tensors["y"] = Tensor("y", (32, 32), "int16", Quant((0.25 * scale,), (0,)))
+        op = Op("mul", "mul", ("a", "b"), ("y",), {"clamp": (None, None)})
+        graphs.append(Graph("mul", (op,), tensors, ("a", "b"), ("y",), Arithmetic(arithmetic)))
+    rows = list(np.meshgrid(x, x))
+    for graph, ((have,),) in zip(graphs, run_on_host(graphs, [[rows]] * len(graphs), tmp_path), strict=True):
+        np.testing.assert_array_equal(have, ops.run(graph, *rows)["y"])
 
 
 def test_shifts_that_the_type_does_not_have(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def scaled_text(value: str, name: str, m: Multiplier, most: int, bits: int = 0) 
     """
     up = bits + max(m.shift, 0)
     down = 31 - up
-    if m.mantissa == 2**30 and m.shift >= 0 and up:
+    if m.mantissa == 2**30 and m.shift >= 0 and up and most << up < 2**31:
         return f"{value} * (1 << {up - 1})", {}
     if most << up >= 2**30:
         raised = f"{value} * (1 << {bits})" if bits else value
