@@ -46,9 +46,10 @@ class Effort:
     spent: int = 0
     counted: int = 0
 
-    def begin(self, most: int = LIMIT) -> None:
+    def begin(self, most: int | None = None) -> None:
         """Start counting for a function."""
-        self.most, self.limit, self.spent = most, most, 0
+        self.most = self.limit = LIMIT if most is None else most
+        self.spent = 0
 
     def phase(self) -> None:
         """Start counting for another method of proof."""

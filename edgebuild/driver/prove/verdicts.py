@@ -31,7 +31,6 @@ from .hardware import (
     ADDRESS,
     EFFORT,
     INDEX,
-    LIMIT,
     BusAccess,
     Different,
     Home,
@@ -534,7 +533,7 @@ def _passed_on(source: Interpreter, prover: Prover) -> list[Verdict]:
 class Prover:
     """Verdicts on the functions of one driver, and the other functions that each proof supposes to be proved.
 
-    `limits`: steps left for a function, if not `LIMIT`. Such a function is not tried again if a callee has no proof.
+    `limits`: steps left for a function, if not LIMIT. Such a function is not tried again if a callee has no proof.
     """
 
     source: Interpreter
@@ -565,7 +564,7 @@ class Prover:
     def _alone(self, name: str, tries: tuple[bool, ...] = (True, False)) -> tuple[Verdict, set[str]]:
         """(verdict on one function, functions supposed to be proved). `tries`: whether callees may be supposed."""
         verdict, supposed = Verdict(name, "unknown"), set[str]()
-        EFFORT.begin(self.limits.get(name, LIMIT))
+        EFFORT.begin(self.limits.get(name))
         for separate in tries:
             for program in (self.source, self.other):
                 program.separate, program.supposed = separate, set()
