@@ -70,7 +70,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     if plan.request.set_weights:
         program = replace(program, weights=_replaceable(program))
     texts = {
-        ".c": (source := code.source(program)),
+        ".c": code.source(program),
         ".h": code.header(program),
         "_arena.h": code.arena_header(plan),
         "_weights.S": weights_file.assembly(plan, program.weights, sha256),
@@ -78,7 +78,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_memory.ld": weights_file.fragment(plan),
         "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),
-        "_report.json": report(program, sha256, _code_bytes(source, plan)),
+        "_report.json": report(program, sha256, _code_bytes(plan)),
     }
     files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
     files[f"{plan.name}_weights.bin"] = program.weights.blob
@@ -86,15 +86,13 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
 
 
 def _report(plan: Plan) -> str:
-    program = program_of(plan)
-    return report(program, "", _code_bytes(code.source(program), plan))
+    return report(program_of(plan), "", _code_bytes(plan))
 
 
-def _code_bytes(source: str, plan: Plan) -> int:
-    """The bytes of code of a program with this C. The model's name has no effect, so that any name is a cache hit."""
-    name, macro = re.escape(plan.name), re.escape(plan.name.upper())
-    source = re.sub(rf"(?<!\w)(?:{name}|{macro})(?=_[A-Z])", "MODEL", source)
-    return program_bytes(re.sub(rf"(?<!\w){name}(?=_)", "model", source), plan.target)
+def _code_bytes(plan: Plan) -> int:
+    """Estimated bytes of a program's code. Those of a model called 'model': any name is a cache hit."""
+    source = code.source(program_of(replace(plan, name="model", graph=replace(plan.graph, file=""))))
+    return program_bytes(source, plan.target)
 
 
 def _replaceable(program: Program) -> weights_file.Weights:
