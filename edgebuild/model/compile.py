@@ -91,8 +91,7 @@ def _report(plan: Plan) -> str:
 
 def _code_bytes(plan: Plan) -> int:
     """Estimated bytes of a program's code. Those of a model called 'model': any name is a cache hit."""
-    source = code.source(program_of(replace(plan, name="model", graph=replace(plan.graph, file=""))))
-    return program_bytes(source, plan.target)
+    return program_bytes(code.source(program_of(replace(plan, name="model"))), plan.target)
 
 
 def _replaceable(program: Program) -> weights_file.Weights:
