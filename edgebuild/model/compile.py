@@ -70,7 +70,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
     if plan.request.set_weights:
         program = replace(program, weights=_replaceable(program))
     texts = {
-        ".c": code.source(program),
+        ".c": (source := code.source(program)),
         ".h": code.header(program),
         "_arena.h": code.arena_header(plan),
         "_weights.S": weights_file.assembly(plan, program.weights, sha256),
@@ -78,7 +78,7 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
         "_memory.ld": weights_file.fragment(plan),
         "_check.ld": weights_file.check(plan),
         "_clock.h": code.clock_header(plan),
-        "_report.json": report(program, sha256, _code_bytes(plan)),
+        "_report.json": report(program, sha256, program_bytes(source, plan.target)),
     }
     files = {plan.name + suffix: text.encode() for suffix, text in texts.items()}
     files[f"{plan.name}_weights.bin"] = program.weights.blob
@@ -86,12 +86,8 @@ def emit(plan: Plan, sha256: str) -> tuple[Artifact, ...]:
 
 
 def _report(plan: Plan) -> str:
-    return report(program_of(plan), "", _code_bytes(plan))
-
-
-def _code_bytes(plan: Plan) -> int:
-    """Estimated bytes of a program's code. Those of a model called 'model': any name is a cache hit."""
-    return program_bytes(code.source(program_of(replace(plan, name="model"))), plan.target)
+    program = program_of(plan)
+    return report(program, "", program_bytes(code.source(program), plan.target))
 
 
 def _replaceable(program: Program) -> weights_file.Weights:

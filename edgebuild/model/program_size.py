@@ -15,6 +15,7 @@ from functools import cache
 from math import prod
 
 from ..base.target import Target
+from ..base.text import named
 
 # Code that a program links once. `program`: start-up, vectors and the smallest main; `float`, `divide` and `subtract`:
 # code for these operations on floats, such as functions without an FPU; `wide`: a product of 64 bits; `libm`: each
@@ -53,15 +54,15 @@ _NO_CALLS = r"(?!(?:if|for|while|switch|return|sizeof|defined)\b)"
 _COUNTED = {
     "arithmetic": re.compile(r" (?:[-+*/%&|^]|<<|>>) "),
     "accesses": re.compile(r"\[|(?<![\w)\]] )\*\w"),
-    "calls": re.compile(rf"\b{_NO_CALLS}[a-z_]\w*\s*\("),
+    "calls": re.compile(rf"\b{_NO_CALLS}\w*[a-z]\w*\s*\("),
     "loops": re.compile(r"\b(?:for|while)\b"),
     "branches": re.compile(r"\bif\b|\?"),
-    "constants": re.compile(r"\b(?:0x[0-9a-fA-F]{3,}|\d{4,})u?\b|\b[A-Z]\w+_\w+\b"),
+    "constants": re.compile(r"\b(?:0x[0-9a-fA-F]{3,}|\d{4,})u?\b|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b"),
     "floats": re.compile(r"\d\.\d*(?:e[-+]?\d+)?f|\bfloat\b"),
     "members": re.compile("->"),
 }
 _DIVIDE = re.compile(r" /=? [(a-z]")  # of a body with floats: integers are divided by numbers there
-_SUBTRACT = re.compile(r" - [^;\n]*\d\.\d*f|(?:\bfloat \w|\d\.\d*f)[^;\n]* - ")
+_SUBTRACT = re.compile(r" - [^;]*\d\.\d*f|(?:\bfloat \w|\d\.\d*f)[^;]* - ")
 _WIDE = re.compile(r"\(u?int64_t\)\S+ \* ")
 _LIBM = re.compile(r"\b(expf|logf|tanhf|powf|sinf|cosf|erff)\(")
 
@@ -89,7 +90,10 @@ def program_bytes(text: str, target: Target) -> int:
 
 @cache
 def counts(text: str, kind: str) -> tuple[int, Mapping[str, int]]:
-    """Bytes of assembly and of tables in a model's C, and the count of each of TERMS in the rest."""
+    """Bytes of assembly and of tables in a model's C, and the count of each of TERMS in the rest.
+
+    They do not depend on the model's name, on which line breaks depend: any name is a hit of the cache.
+    """
     width, counted, items = width_of(kind), 0, dict(ITEMS)
 
     def without_assembly(match: re.Match[str]) -> str:
@@ -110,10 +114,10 @@ def counts(text: str, kind: str) -> tuple[int, Mapping[str, int]]:
         counted += size
         return ""
 
-    text = _DIRECTIVE.sub("", _COMMENT.sub(" ", text))
+    text = _DIRECTIVE.sub("", _COMMENT.sub(" ", named(text, "model", "")))
     text = _STRUCT.sub(without_struct, _ASSEMBLY.sub(without_assembly, text))
     text = _TABLE.sub(without_table, text)
-    functions = _FUNCTION.findall(text)
+    functions = [(is_inline, name, " ".join(body.split())) for is_inline, name, body in _FUNCTION.findall(text)]
     inline = {name: body for is_inline, name, body in functions if is_inline}
     bodies = {name: _expanded(body, inline) for is_inline, name, body in functions if not is_inline}
     terms = {term: sum(len(pattern.findall(body)) for body in bodies.values()) for term, pattern in _COUNTED.items()}

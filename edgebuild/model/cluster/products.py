@@ -407,11 +407,12 @@ class _Builder:
 
 
 def code_of(part: Part) -> int:
-    """Estimated bytes of code of a device's part: its functions, and those of messages."""
+    """Estimated bytes of code of a device's part: its smallest program, and the functions of messages."""
     if part.plan is None:
         return 0
+    report = json.loads(next(a for a in part.artifacts if a.name.endswith("_report.json")).data)
     messages = source_bytes(hal_dir() / "src" / "cluster.c", part.plan.cutter.form.core)
-    return round(MARGIN * (part.plan.code_bytes + messages))
+    return round(MARGIN * (report["rom"]["estimated_code_bytes"] + messages))
 
 
 def _order(plan: Plan) -> list[Op]:

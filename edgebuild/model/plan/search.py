@@ -18,11 +18,11 @@ from ...base.target import Memory, Target
 from ...base.text import FILE, NAME
 from .. import ops
 from ..ir import Graph
-from ..kernels.costs import OF_CALL, code_bytes, cycles_of
+from ..kernels.costs import cycles_of
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
 from .cuts import Cutter, little_more, sliced
-from .kernel_selection import flash_of, kernels_of
+from .kernel_selection import flash_of
 from .memory.check import check_layout, check_schedule
 from .memory.layout import layout
 from .memory.problem import BufferMemory, DoesNotFit, Layout, Place, Schedule
@@ -168,12 +168,6 @@ class Plan:
     def form(self) -> Form:
         """The core and the wishes of kernels; with the wish for small code if `--flash` forced it on any kernel."""
         return next((f for s in self.steps for f in s.forms if f.small), self.cutter.form)
-
-    @property
-    def code_bytes(self) -> int:
-        """Bytes of code: kernels, and a call for each op. Estimated."""
-        kernels = kernels_of(self.graph, self.steps)
-        return code_bytes(kernels, self.graph.arithmetic, self.form) + OF_CALL * len(kernels)
 
     @property
     def flash_bytes(self) -> int:
