@@ -60,13 +60,13 @@ def bench(folder: Path, source: str, isa: str) -> Bench:
 def measure(folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for core, isa in (("rv32imc", "rv32imc"), ("cortex_m3", "cortex-m3")):
-        for word, source in (("apart", SEPARATE), ("merged", MERGED)):
-            b = bench(folder / core / word, source, isa)
+        for name, source in (("separate", SEPARATE), ("merged", MERGED)):
+            b = bench(folder / core / name, source, isa)
             b.model.values.update(DIV=0x1234, EN=0)
             b.call("setup", 2, 3)
             state = {k: v for k, v in b.model.values.items() if v}
             assert state == {"DIV": 0x1234, "EN": 1, "PARITY": 2, "STOP": 1, "LENGTH": 1, "TXEN": 1, "RXEN": 1}, state
-            suffix = "" if word == "merged" else "_apart"
+            suffix = "" if name == "merged" else "_separate"
             result[f"fixed7_accesses{suffix}"] = len(b.model.trace)
             result[f"fixed7_{core}_bytes{suffix}"] = b.machine.symbols["setup"][1]
             result[f"fixed7_{core}_instructions{suffix}"] = b.machine.instructions

@@ -25,7 +25,7 @@ def test_no_fault_that_a_trace_shows_is_proved(number: int, tmp_path: Path) -> N
     name, build = mutants.subject(number)
     score = mutants.judged(*build(tmp_path), 6, 5, tmp_path)
     assert score.false == [], name
-    assert score.planted == 6 and score.refuted, "nothing was told apart: the test does not test"
+    assert score.planted == 6 and score.refuted, "no mutant was refuted: the test shows nothing"
 
 
 def test_a_trusting_proof_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
