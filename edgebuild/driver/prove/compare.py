@@ -721,4 +721,4 @@ def _common(fact: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
 def _lasting(value: Any) -> bool:
     """Whether a value is a constant or an unchanged parameter; other symbols are renewed at each head."""
     bits = z3.simplify(bits_of(value))
-    return z3.is_bv_value(bits) or (z3.is_const(bits) and str(bits).startswith("argument "))
+    return z3.is_bv_value(bits) or (z3.is_const(bits) and bits.decl().name().startswith("argument "))

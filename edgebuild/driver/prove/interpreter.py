@@ -666,7 +666,7 @@ class Interpreter:
         """A summary of the state, equal before and after a turn without effect. Conditions count even if decided."""
         values = [(n, v.bits.get_id()) for n, v in sorted(self.env.items()) if isinstance(v, Int | Real)]
         state = ((key, array.get_id()) for key, array in sorted(self.hardware.state.items()))
-        memory = ((str(key), array.get_id()) for key, array in sorted(self.memory.arrays.items(), key=str))
+        memory = sorted((str(key), array.get_id()) for key, array in self.memory.arrays.items())
         seen = len(self.decisions.asked), self.hardware.count  # stores may repeat
         return *seen, tuple(values), tuple(state), tuple(memory)
 

@@ -61,7 +61,8 @@ class Memory:
         """The bits at an address. If stores of other widths may have changed them, the result is an uninterpreted
         function of these arrays: equal stores give equal results."""
         bits = z3.simplify(z3.Select(self.words(key), at))
-        others = [a for k, a in sorted(self.arrays.items(), key=str) if k != key and _may_touch(a, k, at, key)]
+        names = sorted(self.arrays.keys() - {key}, key=str)
+        others = [a for k in names if _may_touch(a := self.arrays[k], k, at, key)]
         if not others:
             return bits
         sorts = [bits.sort(), at.sort(), *(a.sort() for a in others), bits.sort()]
@@ -162,7 +163,7 @@ def _split(at: Any) -> tuple[str, int | None]:
     """(name of the object that contains an address, or ""; offset in it in bytes, or None if it is not constant)."""
     at = z3.simplify(at)
     parts = at.children() if z3.is_app_of(at, z3.Z3_OP_BADD) else [at]
-    names = [str(p) for p in parts if z3.is_const(p) and not z3.is_bv_value(p)]
+    names = [p.decl().name() for p in parts if z3.is_const(p) and not z3.is_bv_value(p)]
     roots = [n for n in names if n.startswith("&")] or names
     rest = [p for p in parts if z3.is_bv_value(p)]
     if len(roots) != 1:
