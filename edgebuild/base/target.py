@@ -249,10 +249,9 @@ def _states(files: tuple[str, ...]) -> tuple[object, ...]:
     return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
 
 
-def _begun(word: str, names: list[str]) -> str:
-    """A few of the targets whose names begin with a word, as the end of a message."""
-    begun = [name for name in names if word and name.startswith(word.casefold())]
-    return f", among them {', '.join(begun[:8])}{' and others' if len(begun) > 8 else ''}" if begun else ""
+def _among(names: list[str]) -> str:
+    """A few targets, as the end of a message that says how to list all."""
+    return f", among them {', '.join(names[:8])}{' and others' if len(names) > 8 else ''}" if names else ""
 
 
 def _load(name_or_path: str) -> Target:
@@ -263,10 +262,11 @@ def _load(name_or_path: str) -> Target:
     stated = (file, map_of(file)) if is_path else stated_in(name_or_path, hal_dir() / "targets")
     if stated is None:
         names = target_names()
+        begun = [name for name in names if name_or_path and name.startswith(name_or_path.casefold())]
         raise fail(
             f"unknown target '{name_or_path}'{did_you_mean(name_or_path, names)}",
             hints=[
-                f"`edgebuild targets` lists {len(names)} of them{_begun(name_or_path, names)}",
+                f"`edgebuild targets` lists {len(names)} of them{_among(begun)}",
                 "or the path of a target's .yaml file",
             ],
         )
@@ -290,7 +290,8 @@ def _abstract(node: MappingNode) -> bool:
 
 def _target(name: str, files: tuple[str, ...], node: MappingNode) -> Target:
     if _abstract(node):
-        hint = "known: " + ", ".join(target_names())
+        heirs = [n for n in target_names() if files[0] in load_target(n).files]
+        hint = f"`edgebuild targets` lists what can be built for{_among(heirs)}"
         raise wrong(entries(node)["abstract"], f"'{name}' is only a parent of targets and cannot be built for", hint)
     target = read_node(Target, node, name=name, files=files)
     arch, tools = target.toolchain.arch, target.toolchain

@@ -22,6 +22,7 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("model none/t.tflite --target host", "none/t.tflite: error", "there is no folder 'none'"),
     ("model t.tflite --target stm32f411re", "did you mean 'stm32f411'"),
     ("model t.tflite --target esp32", "unknown target 'esp32'", "among them esp32c3, esp32c6, "),
+    ("model t.tflite --target cortex-m55", "only a parent of targets", "among them m85-model, mps3-an547, "),
     ("model t.tflite/x/m.onnx --target host", "Not a directory\n  't.tflite' is no folder"),
     ("export t.tflite --as zephyr --target host -o t.tflite", "t.tflite: error: cannot write it: it is not a folder"),
     ("explain E9999", "no error has the code E9999", "codes: E0101, "),
