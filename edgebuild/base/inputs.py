@@ -9,17 +9,43 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .errors import EdgebuildError, fail, from_os
 
+T = TypeVar("T")
 MODEL = 512 << 20  # most bytes of a model, and of its external tensors
 TEXT = 64 << 20  # most bytes of a source, a header, a register description, a table
 YAML, JSON = 1 << 20, 16 << 20  # smaller: parsed values take a hundred times, or twenty times, the bytes of the text
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Kept(Generic[T]):
+    """Values that are read from files. Each is kept until one of its files changes; at most `most` of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self._rows = most, dict[tuple[str, str], tuple[tuple[object, ...], T]]()
+
+    def get(self, path: str, read: Callable[[str], T], files: Callable[[T], Iterable[str]]) -> T:
+        """The value of `read(path)`, kept as long as `files` of it are unchanged."""
+        key = path, os.getcwd()
+        states, value = self._rows.pop(key, ((), None))
+        if value is None or states != _states(files(value)):
+            value = read(path)
+            states = _states(files(value))
+        self._rows[key] = states, value
+        if len(self._rows) > self.most:
+            del self._rows[next(iter(self._rows))]
+        return value
+
+
+def _states(files: Iterable[str]) -> tuple[object, ...]:
+    """(modification time, size, inode) of each file; None for missing ones."""
+    stats = (os.stat(file) if os.path.exists(file) else None for file in files)
+    return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
 
 
 def read_bytes(path: str | Path, text: str = "cannot read it", most: int = TEXT) -> bytes:

@@ -6,7 +6,6 @@ values replace the parent's. Unknown keys, wrong types and impossible values are
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,6 +31,7 @@ from .facts import (
     stated_in,
     wrong,
 )
+from .inputs import Kept
 from .inputs import hal_dir as hal_dir
 from .levels import ACCESS, ComputeEnergy, Dma, Engine, MemoryEnergy
 from .text import comment, file_part, visible
@@ -226,27 +226,16 @@ def target_names() -> list[str]:
     return sorted(names)
 
 
+_LOADED = Kept["Target"](1000)
+
+
 def load_target(name_or_path: str) -> Target:
     """Read a target by its name, or from a file (anything with a slash or ending in .yaml).
 
     Targets are cached, and read again only if a file has changed.
     Raises EdgebuildError with file, line and column.
     """
-    key = name_or_path, os.getcwd()
-    states, target = _LOADED.get(key, ((), None))
-    if target is None or states != _states(target.files):
-        target = _load(name_or_path)
-        _LOADED[key] = _states(target.files), target
-    return target
-
-
-_LOADED: dict[tuple[str, str], tuple[tuple[object, ...], Target]] = {}
-
-
-def _states(files: tuple[str, ...]) -> tuple[object, ...]:
-    """(modification time, size, inode) of each file; None for missing ones."""
-    stats = (os.stat(file) if os.path.exists(file) else None for file in files)
-    return tuple(s and (s.st_mtime_ns, s.st_size, s.st_ino) for s in stats)
+    return _LOADED.get(name_or_path, _load, lambda target: target.files)
 
 
 def _among(names: list[str]) -> str:

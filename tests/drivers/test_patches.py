@@ -64,6 +64,9 @@ def test_each_word_changes_the_description(tmp_path: Path) -> None:
     other = {f"{r.name}.{f.name}": f for r in second.registers for f in r.fields}
     assert (other["DR.D"].lsb, other["DR.D"].read_action, fields["DR.D"].read_action) == (1, "modify", "")
     assert timer.registers[0].fields[0].width == 16
+    (tmp_path / "more.yaml").write_text(MORE.replace("bitOffset: 1", "bitOffset: 0x2"))  # a map is kept, until this
+    changed = next(r for r in read_map(tmp_path / "part.yaml").blocks[1].registers if r.name == "DR")
+    assert changed.fields[0].lsb == 2
 
 
 def test_a_driver_uses_the_flags_of_a_patch(tmp_path: Path) -> None:

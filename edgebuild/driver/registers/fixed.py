@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...base.errors import EdgebuildError, did_you_mean, fail
 from ...base.facts import read_facts
+from ...base.inputs import Kept
 from ..analysis.conflicts import Leaf, Shape, Shapes
 from ..layout.registers import Bus, GroupLayout, Layout, Register, Slot, Sub, unlike
 from ..source import clang
@@ -44,7 +45,15 @@ class Fixed:
     shapes: Shapes  # with `packed`: the arrays that silicon has in one register
 
 
+_MAPS = Kept[RegisterMap](1)  # the last one, for all forms of a source that is adopted
+
+
 def read_map(path: Path) -> RegisterMap:
+    return _MAPS.get(str(path), _read_map, lambda registers: (str(path), *registers.files))
+
+
+def _read_map(name: str) -> RegisterMap:
+    path = Path(name)
     if path.suffix.lower() == ".rdl":
         return read_rdl(path)
     if path.suffix.lower() in (".svd", ".xml"):
