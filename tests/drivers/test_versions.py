@@ -93,6 +93,7 @@ OPEN = (
     ("int f(float x) { return (unsigned)x; }", "int f(float x) { return (int)x; }", "left open"),
     ("float f(void) { return U->DR * 0.5f; }", "float f(void) { return U->DR / 2.0f; }", "left open"),
     ("void f(void) { U->CR1 = U->SR | U->DR; }", "void f(void) { int s = U->SR; U->CR1 = s | U->DR; }", "order"),
+    ("void f(void) { while (!(U->SR & 1)) ; }", "void f(void) { if (!(U->SR & 1)) while (!(U->SR & 1)) ; }", "waits"),
     ("int on; void f(void) { on = 1; U->CR1 = 1; }", "int on; void f(void) { U->CR1 = 1; on = 1; }", "interrupt"),
     ("void f(void) { U->CR1 = 1; for (volatile int i = 0; i < 9; i++) ; U->CR1 = 2; }",
      "void f(void) { U->CR1 = 1; U->CR1 = 2; }", "volatile variable 'i'"),

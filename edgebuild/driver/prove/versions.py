@@ -135,6 +135,11 @@ class Words:
             return Comparison(v.function, v.what, why)
         EFFORT.begin()  # the verdicts may have used up the limit
         d, solver = v.difference, solver_of(*v.difference.case)
+        sides = [e for e in d.events or () if e]
+        if len(polls := [e for e in sides if e.text == POLL]) == 1:
+            if any(e.key[1].startswith("r ") for e in sides):  # it may be the loop's next read
+                return Comparison(v.function, "unknown", f"{why}: one version waits, and the other may as well")
+            solver.add(polls[0].values[0] == 1)  # a loop without another turn is not visible on the bus
         if ask(solver) != z3.sat:
             return Comparison(v.function, "unknown", f"{why}, and the solver finds no input that shows it")
         model, events = solver.model(), d.events
