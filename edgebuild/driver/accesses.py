@@ -219,10 +219,21 @@ def _words(place: ir.Expression, parents: Sequence[ir.Node], address: Address) -
     member = next((x for x in place.all() if isinstance(x, ir.MemberOf)), None)
     yield member.member.name if member is not None and member.member else word[0] if word else ""
     if member is not None and (base := member.written_base) is not None:
+        base = _named_base(base) or base
         yield base.type.group[0] or base.type.name
     elif address.base is not None:
         stem = word[0].rpartition("_")[0] if word else ""
         yield from (stem, getattr(address.base, "name", "") or address.base.source.decode("utf-8", "replace"))
+
+
+def _named_base(base: ir.Expression | None) -> ir.Expression | None:
+    """The nearest object around a member whose struct has a name: `p` of `p->CHANNEL[n].CR`."""
+    while base is not None and "(" in base.type.text:
+        inner = base.bare
+        while isinstance(inner, ir.Subscript):
+            inner = inner.base.bare
+        base = inner.written_base if isinstance(inner, ir.MemberOf) else None
+    return base
 
 
 @dataclass(frozen=True)
