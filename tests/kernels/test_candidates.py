@@ -6,18 +6,23 @@ what simulators count.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import astuple, replace
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
+from edgebuild.model.emit.call_loops import Letter, NumberNeeded
 from edgebuild.model.ir import Array, Graph
 from edgebuild.model.kernels import kernel_of
+from edgebuild.model.kernels.costs import printed
 from edgebuild.model.plan.search import form_of
 from tests.graphs import KINDS, thrown
 from tests.graphs.single import WIDE, sum_graph
@@ -101,6 +106,22 @@ def test_candidates(target: str, graphs: list[Graph]) -> None:
     want = [line for line in GOLDEN.read_text().splitlines() if line.startswith(f"{target} ")]
     have = table(target, graphs)
     assert have == want, "python -m tests.kernels.test_candidates writes tests/kernels/candidates.txt anew"
+
+
+@pytest.mark.parametrize("target", ["mps2-an386", "mps3-an547"])
+def test_sizes_of_copies_are_unsigned(target: str, graphs: list[Graph]) -> None:
+    """Any number of a kernel may become a parameter of a function that ops share. Parameters are signed."""
+    form, sizes = form_of(load_target(target)), set[str]()
+    for graph in graphs[::2]:
+        first = kernel_of(graph.ops[0], graph, form)
+        for kernel in (first, *first.alternatives):
+            for key, n in kernel.shape.items() if "memcpy" in printed(kernel, "", "", "", "")[0] else ():
+                letter: Any = Letter(key.upper(), (n, n + 1), frozenset({key})) if type(n) is int else n
+                with suppress(NumberNeeded):
+                    text, _ = printed(replace(kernel, shape={**kernel.shape, key: letter}), "", "", "", "")
+                    sizes |= {size for size in re.findall(r"memcpy\(.*, (.*)\);", text) if not size.isdigit()}
+    assert {"(uint32_t)RUN", "(uint32_t)ROW_BYTES"} < sizes
+    assert {size for size in sizes if not size.startswith("(uint32_t)")} == set()
 
 
 if __name__ == "__main__":
