@@ -74,5 +74,5 @@ def test_a_time_limit_counts_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", late)
     with pytest.raises(subprocess.TimeoutExpired):
-        programs.run(["true"], timeout=3)
+        programs.run(["true"], timeout=2.5)
     assert waits == [1, 1, 1]

@@ -139,14 +139,16 @@ def test_too_little_flash_is_refused(tmp_path: Path) -> None:
 def test_code_that_may_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, target, warned = network("ds_cnn", tmp_path), tmp_path / "tight.yaml", []
     rom = json.loads(compile_model(model_request(model, "model", "mps2-an386", {"tile": "off"}))[-1].data)["rom"]
-    for part in (1.0, 0.95):
-        size = round(rom["estimated_code_bytes"] * part)
-        memories = f"FLASH: {{size: 1M, roles: [weights]}}\n  CODE: {{origin: 0x200000, size: {size}, roles: [code]}}"
+    code, both = rom["estimated_code_bytes"], rom["estimated_code_bytes"] + rom["weights_bytes"]
+    beside = f"FLASH: {{size: 1M, roles: [weights]}}\n  CODE: {{origin: 0x200000, size: {code}, roles: [code]}}"
+    for memories in (beside, f"FLASH: {{size: {both - 100}}}"):
         target.write_text(f"inherits: mps2-an386\ndescription: little code\nmemories:\n  {memories}\n")
         compile_model(model_request(model, "model", str(target), {"tile": "off"}))
-        message = r"may not fit: code about \d+ B, memory CODE of tight has \d+ B"
-        warned.append(bool(re.search(message, capsys.readouterr().err)))
+        printed = capsys.readouterr().err
+        warned.append("may not fit" in printed)
     assert warned == [False, True]
+    message = r"may not fit: code about \d+ B and weights \d+ B, memory FLASH of tight has \d+ B\n.*about 100 B;"
+    assert re.search(message, printed)
 
 
 def unreached(source: Path, target: str) -> set[str]:

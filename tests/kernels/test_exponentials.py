@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from edgebuild.model.compile import plan_model
 from edgebuild.model.ir import Arithmetic
 from edgebuild.model.kernels import kernel_of
 from edgebuild.model.ops import normalization
+from edgebuild.model.plan.search import form_of
+from tests.graphs import thrown
 from tests.kernels.test_processors import NEEDS, check, integer, preferring
 from tests.ops.host import checked
 from tests.zoo.builders import ZOO, quantized
@@ -90,6 +93,14 @@ def test_exponentials_are_those_of_the_table(tmp_path: Path) -> None:
 def test_other_kernels_of_softmax(target: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "by_cost", preferring(variant))
     check(target, integer("softmax", 6), tmp_path)
+
+
+def test_counts_of_values_fit_in_16_bits() -> None:
+    for classes, chosen in ((2**16 - 1, True), (2**16, False)):
+        graph = thrown("softmax", 1)[0]
+        graph = replace(graph, tensors={n: replace(t, shape=(1, classes)) for n, t in graph.tensors.items()})
+        first = kernel_of(graph.ops[0], graph, form_of(load_target("mps2-an386")))
+        assert ("by value" in {k.variant for k in (first, *first.alternatives)}) == chosen
 
 
 def test_a_plan_weighs_the_table_against_instructions(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.graphs import examples, random_inputs, single_ops, small_graphs, thro
 from tests.kernels.processor import run_on, run_plans
 from tests.ops.test_host import compare
 
-VECTORS = 2
+VECTORS = 3
 KINDS = {"conv2d": 24, "depthwise_conv2d": 24, "dense": 16, "avg_pool2d": 8, "add": 8, "softmax": 4}
 TARGETS = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547", "riscv-virt")
 SUMS = ("conv2d", "depthwise_conv2d")

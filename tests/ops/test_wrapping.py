@@ -52,14 +52,14 @@ def test_reductions(dtype: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arithmetic", ["tflite", "onnx"])
 def test_products_that_leave_int32_when_they_are_scaled(arithmetic: str, tmp_path: Path) -> None:
     """Factors of powers of two, which need no product: only those that keep the scaled product in int32."""
-    graphs, x = [], extreme("int16", np.random.default_rng(0))
-    for scale in (1.0, 0.5, 0.25, 2.0**-9):
-        tensors = {n: Tensor(n, (32, 32), "int16", Quant((0.5,), (0,))) for n in "ab"}
-        tensors["y"] = Tensor("y", (32, 32), "int16", Quant((0.25 * scale,), (0,)))
+    graphs, inputs = [], []
+    for dtype, zero, scale in (*(("int16", 0, s) for s in (1.0, 0.5, 0.25, 2.0**-9)), ("int8", 127, 2.0**-15)):
+        tensors = {n: Tensor(n, (32, 32), dtype, Quant((0.5,), (zero,))) for n in "ab"}
+        tensors["y"] = Tensor("y", (32, 32), dtype, Quant((0.25 * scale,), (0,)))
+        inputs.append([[*np.meshgrid(*[extreme(dtype, np.random.default_rng(0))] * 2)]])
         op = Op("mul", "mul", ("a", "b"), ("y",), {"clamp": (None, None)})
         graphs.append(Graph("mul", (op,), tensors, ("a", "b"), ("y",), Arithmetic(arithmetic)))
-    rows = list(np.meshgrid(x, x))
-    for graph, ((have,),) in zip(graphs, run_on_host(graphs, [[rows]] * len(graphs), tmp_path), strict=True):
+    for graph, [rows], ((have,),) in zip(graphs, inputs, run_on_host(graphs, inputs, tmp_path), strict=True):
         np.testing.assert_array_equal(have, ops.run(graph, *rows)["y"])
 
 
