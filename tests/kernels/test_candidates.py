@@ -113,16 +113,17 @@ def test_candidates(target: str, graphs: list[Graph]) -> None:
 def test_sizes_of_copies_are_unsigned(target: str, graphs: list[Graph]) -> None:
     """Any number of a kernel may become a parameter of a function that ops share. Parameters are signed."""
     form, sizes, kernels = form_of(load_target(target)), set[str](), dict[str, Kernel]()
-    for graph in graphs:
+    for graph in (*graphs, *thrown("take", 12)):
         first = kernel_of(graph.ops[0], graph, form)
         for kernel in (first, *first.alternatives):
             kernels[re.sub(r"\d+", "", printed(kernel, "", "", "", "")[0])] = kernel
-    for kernel in (kernel for text, kernel in kernels.items() if "memcpy" in text):
-        for key, n in kernel.shape.items():
-            letter: Any = Letter(key.upper(), (n, n + 1), frozenset({key})) if type(n) is int else n
+    for text, kernel in kernels.items():
+        keys = kernel.shape if "memcpy" in text else {"tail"} & kernel.shape.keys()
+        for key, n in ((key, n) for key in keys if type(n := kernel.shape[key]) is int):
+            letter: Any = Letter(key.upper(), (n or 1, n + 2), frozenset({key}))
             with suppress(NumberNeeded):
-                text, _ = printed(replace(kernel, shape={**kernel.shape, key: letter}), "", "", "", "")
-                sizes |= {size for size in re.findall(r"memcpy\(.*, (.*)\);", text) if not size.isdigit()}
+                c, _ = printed(replace(kernel, shape={**kernel.shape, key: letter}), "", "", "", "")
+                sizes |= {size for size in re.findall(r"memcpy\(.*, (.*)\);", c) if not size.isdigit()}
     assert {"(uint32_t)RUN", "(uint32_t)ROW_BYTES"} < sizes
     assert {size for size in sizes if not size.startswith("(uint32_t)")} == set()
 
