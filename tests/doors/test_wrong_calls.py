@@ -36,11 +36,11 @@ def configured(folder: Path, calls: str) -> list[str]:
 @pytest.mark.needs("cmake", "ninja", "gcc")
 def test_cmake_names_the_lines_of_calls_with_wrong_values(tmp_path: Path) -> None:
     """All of them at once."""
-    calls = """add_model(digits MODEL digits.onnx RAM 16Q)
+    calls = """add_model(digits MODEL digits.onnx RAM "16\\\\Q")
 add_model(
   second
   MODEL digits.onnx TILE yes)
-add_model(third MODEL digits.onnx TARGET mps2)
+add_model(third MODEL digits.onnx TARGET "mps2\\n")
 add_model(signal MODEL digits.onnx)
 add_model(right MODEL digits.onnx RAM 16K)
 foreach(n a b)
@@ -51,9 +51,9 @@ add_clock_config(clk2 TARGET stm32f767 SYSCLK 1Hz)
 add_model(lib MODEL digits.onnx BACKEND cmsis-nn)
 add_model(folder MODEL b)"""
     assert configured(tmp_path, calls) == [
-        "5: error: digits: option RAM: '16Q' is not a size",
+        "5: error: digits: option RAM: '16\\Q' is not a size",
         "6: error: second: option TILE: 'yes' is not known",
-        "9: error: third: unknown target 'mps2'",
+        "9: error: third: unknown target 'mps2\\u000a'",
         "10: error: signal: name: signal.h would hide the C library's <signal.h>",
         "13: error: a: option QOS: 'x' is not a number from 0 to 1e+12",
         "13: error: b: option QOS: 'x' is not a number from 0 to 1e+12",
