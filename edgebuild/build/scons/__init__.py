@@ -33,7 +33,7 @@ from SCons.Action import Action
 from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
 from SCons.Errors import StopError
-from SCons.Node.FS import File
+from SCons.Node.FS import Base, File
 from SCons.PathList import PathList
 from SCons.Subst import Literal
 from SCons.Tool import CScanner
@@ -102,9 +102,9 @@ def model(env: Environment, name: str, source: Any = None, TARGET: str | None = 
     in `edgebuild/TARGET/NAME`. Options are those of `edgebuild model`, in upper case and with `_` for `-`.
     """
     where = f"Model('{name}')"
-    if source is None:
-        raise wrong(f"{where}: error: the model's file is missing; it is the second argument")
-    source = _files(env, where, source)[0]
+    source, *more = _files(env, where, "the model's file is", source)
+    if more:
+        raise wrong(f"{where}: error: {1 + len(more)} files, and a model has one; env.Models(...) takes several")
     folder, products = _products(env, where, "model", name, source, TARGET, options, model_outputs(name))
     objects = _objects(env, folder, name, products)
     if options.get("CLUSTER"):
@@ -120,9 +120,7 @@ def models(env: Environment, name: str, sources: Any = None, TARGET: str | None 
     "audio=4K,alive=kws.input". Other options apply to each model.
     """
     where = f"Models('{name}')"
-    if not sources:
-        raise wrong(f"{where}: error: the models' files are missing; they are the second argument")
-    sources = _files(env, where, sources)
+    sources = _files(env, where, "the models' files are", sources)
     names = [identifier(Path(str(s)).stem) for s in sources]
     outputs = group_outputs(name, names)
     folder, products = _products(env, where, "group", name, sources, TARGET, options, outputs)
@@ -130,11 +128,14 @@ def models(env: Environment, name: str, sources: Any = None, TARGET: str | None 
     return [*objects, *_objects(env, folder, name, products), *_library(env, options)]
 
 
-def _files(env: Environment, where: str, names: Any) -> list[Node]:
+def _files(env: Environment, where: str, what: str, names: Any) -> list[Node]:
     try:
-        return list(env.arg2nodes(names, env.fs.File))
+        files = list(env.arg2nodes(names or [], env.fs.File))
     except TypeError as error:  # a folder
         raise wrong(f"{where}: error: {error}") from None
+    if not files or not all(isinstance(f, Base) for f in files):
+        raise wrong(f"{where}: error: {what} missing; give a path or a node as the second argument")
+    return files
 
 
 def _objects(env: Environment, folder: Node, name: str, products: list[Node]) -> list[Node]:
@@ -197,9 +198,7 @@ def bf_driver(
     Options are those of `edgebuild driver`: LAYOUT, REGISTER_WIDTH, PROFILE. Files are relative to the SConscript.
     """
     where = f"BfDriver('{name}')"
-    if not sources:
-        raise wrong(f"{where}: error: the driver's sources are missing; they are the second argument")
-    sources = _files(env, where, sources)
+    sources = _files(env, where, "the driver's sources are", sources)
     outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
     value = env.Value(_flags(env, folder))
@@ -646,6 +645,8 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
         raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], options)}")
     if LABELS is not None and INPUTS is None:
         raise wrong(f"{where}: error: LABELS are those of INPUTS, which are missing")
+    if "MIN_ACCURACY" in expected and LABELS is None:
+        raise wrong(f"{where}: error: MIN_ACCURACY is that of LABELS, which are missing")
     target = str(env.subst(TARGET or request.attributes.edgebuild_target))
     if target.endswith((".yaml", ".yml")) and TARGET:
         target = env.File(target).srcnode().rfile().abspath
