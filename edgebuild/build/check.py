@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..base.request import KINDS, ClockRequest, ModelRequest, checked_request
 from ..base.target import Target, load_target
 from ..model.formats import folder_kind
 
-IN_LOOP = r"[^\s)\"]*\$\{[^\s)\"]*"
+IN_LOOP = r"([^\s)\"]*\$\{[^\s)\"]*)"
 ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"
 CALL = r"\b{}\s*\(\s*\"?{}[\"\s)]"
 
@@ -94,14 +95,16 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
+    text = re.sub(r"#\[(=*)\[.*?\]\1\]|#[^\n]*", lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL)
     cluster = target.rpartition("_")[0]  # add_cluster makes a target for each device
-    patterns = [CALL.format(function, re.escape(target))]
-    patterns += [CALL.format("(?:edgebuild_)?add_cluster", re.escape(cluster))] if cluster else []
-    patterns += [
-        CALL.format(function, IN_LOOP),
-        CALL.format(r"\w+", re.escape(target)),
-    ]  # last: by a function of the user
-    results = (re.search(pattern, text) for pattern in patterns)
+    calls = [CALL.format(function, re.escape(target))]
+    calls += [CALL.format("(?:edgebuild_)?add_cluster", re.escape(cluster))] if cluster else []
+    values = dict(re.findall(r"\bset\s*\(\s*(\w+)\s+\"?([^\s)\"]+)", text))
+    for name in re.findall(CALL.format(function, IN_LOOP), text):
+        value = re.sub(r"\$\{(\w+)\}", lambda m: values.get(m[1], "*"), name)
+        calls += [CALL.format(function, re.escape(name))] if fnmatchcase(target, value) else []
+    calls += [CALL.format(r"\w+", re.escape(target))]  # last: by a function of the user
+    results = (re.search(call, text) for call in calls)
     call = next((match for match in results if match), None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
 

@@ -171,8 +171,13 @@ def test_only_options_are_spelled_anew() -> None:
 
 
 def test_the_line_of_a_call(tmp_path: Path) -> None:
-    (script := tmp_path / "s").write_text('add_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\nnet(a)')
-    assert [line_of(str(script), name) for name in ("ab", "a.b", "c+", "a", "d")] == [1, 2, 3, 4, 0]
+    """Not that of a comment, and with variables that of the call whose value it is."""
+    (script := tmp_path / "s").write_text(
+        '#[[\nadd_model(ab)]]  # add_model(ab)\nadd_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\nnet(a)\n'
+        "set(A one)\nset(B two)\nadd_model(${A} X)\nadd_model(${B} X)\nadd_model(${B}_${n} X)"
+    )
+    lines = {"ab": 3, "a.b": 4, "c+": 5, "a": 6, "one": 9, "two": 10, "two_x": 11, "d": 0}
+    assert {name: line_of(str(script), name) for name in lines} == lines
     assert line_of(str(tmp_path / "none"), "ab") == 0
 
 
