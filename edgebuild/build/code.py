@@ -13,14 +13,19 @@ from pathlib import Path
 
 from ..base.artifacts import Artifact, publish
 from ..base.depfile import cmake_depfile
+from ..base.errors import EdgebuildError
 from ..base.own_code import code_digest, code_files
 
 
 def main(stamp: Path) -> int:
     began = time.time_ns()
     rule = os.fsencode(cmake_depfile(str(stamp), code_files()))
-    publish([Artifact("code.sha256", f"{code_digest()}\n".encode()), Artifact("code.d", rule)], stamp.parent)
-    publish([Artifact(stamp.name, b"")], stamp.parent)
+    try:
+        publish([Artifact("code.sha256", f"{code_digest()}\n".encode()), Artifact("code.d", rule)], stamp.parent)
+        publish([Artifact(stamp.name, b"")], stamp.parent)
+    except EdgebuildError as error:
+        print(error, file=sys.stderr)
+        return 1
     os.utime(stamp, ns=(began, began))
     return 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgebuild.base import own_code
+from edgebuild.build import code
 
 
 @pytest.fixture
@@ -88,3 +89,9 @@ def test_what_ships_is_not_listed_besides(package: Path) -> None:
     code = own_code.code_inputs()
     files = ["/m.onnx", str(package / "one.py"), "/m.onnx"]
     assert own_code.with_code(files, code) == ["/m.onnx", *code]
+
+
+def test_the_rule_of_a_build_that_cannot_write_says_so(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = package / "one.py"
+    assert code.main(file / "code.stamp") == 1
+    assert "error: cannot write it" in capsys.readouterr().err
