@@ -785,8 +785,8 @@ function(_edgebuild_write_request folder kind name)
   endif()
   set(sources "")
   foreach(source IN LISTS ARGN)
-    if("${source}${folder}" MATCHES "[|]" AND CMAKE_GENERATOR MATCHES "Ninja") # which has no escape for it
-      _edgebuild_fail("edgebuild ${kind} '${name}': Ninja reads no path with '|': ${source}; rename the file or folder")
+    if("${source}${folder}" MATCHES "[|]") # Ninja has no escape for it, and CMake writes none for Make
+      _edgebuild_fail("edgebuild ${kind} '${name}': no rule reads a path with '|': ${source}; rename the file or folder")
     endif()
     file(RELATIVE_PATH source "${folder}" "${source}")
     _edgebuild_json_string(source "${source}")
