@@ -56,7 +56,8 @@ def drawn() -> tuple[Graph, ...]:
     graphs += [g for kind, count in MORE.items() for g in thrown(kind, count) if len(g.ops) == 1]
     graphs += differences(graphs)
     large = [network(seed, kind, **LARGE) for kind in ("conv2d", "dense") for seed in range(6)]
-    large += [network(seed, "dense", columns=(1301,)) for seed in range(6)]  # that words do not divide
+    large += [network(seed, "dense", columns=(1301,)) for seed in range(20)]  # that words do not divide
+    large += [network(seed, "conv2d", channels=(4, 8, 12), together=(1, 2, 3)) for seed in range(40)]
     return (*graphs, *map(eights, range(20)), *map(product_of_two, range(60)), *large, *of_four_bits(30))
 
 

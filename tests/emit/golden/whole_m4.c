@@ -33,7 +33,7 @@
 
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 
-extern const uint8_t tiny_weights[]; /* 1284 bytes, from tiny_weights.bin */
+extern const uint8_t tiny_weights[]; /* 1308 bytes, from tiny_weights.bin */
 #define WEIGHTS(type, offset) ((const type *)(const void *)(tiny_weights + (offset)))
 extern int8_t tiny_arena[504];
 #define AT(type, offset) ((type *)(void *)(tiny_arena + (offset)))
@@ -55,8 +55,8 @@ enum {
     TINY_CONV2D_0_W = 16, /* 28 int32: start values, weights and factors by groups of four of channels */
     TINY_DEPTHWISE_CONV2D_1_W = 128, /* 47 int8: by channel */
     TINY_DEPTHWISE_CONV2D_1_ENDS = 176, /* 4 int32: start values and factors by channel */
-    TINY_DENSE_3_W = 192, /* 24 int32: start values, weights and factors by groups of four of channels */
-    TINY_SOFTMAX_4_TABLE = 288, /* 249 int32: exp(-d * scale), Q0.31 */
+    TINY_DENSE_3_W = 192, /* 30 int32: start values, weights and factors by groups of three of channels */
+    TINY_SOFTMAX_4_TABLE = 312, /* 249 int32: exp(-d * scale), Q0.31 */
 };
 
 static void conv2d_3x3_s1_c2_k4(const int8_t *x, int8_t *y, const int32_t *w, int32_t x_zero, int32_t y_zero,
@@ -133,7 +133,7 @@ static inline uint32_t eb_most(uint32_t a, uint32_t b);
 static void eb_dot2_relu_clamped(
     EB_REG const int32_t *x, EB_REG const int32_t *w, EB_REG int8_t *y0, EB_REG int8_t *y1, EB_REG const int32_t *x_end,
     EB_REG int32_t blocks, EB_REG int32_t zero, EB_REG int32_t unit, EB_REG int32_t low4, EB_REG int32_t high4);
-static void eb_dot1_signed(
+static void eb_few3_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
     blocks, EB_REG int32_t zero, EB_REG int32_t unit);
 static void eb_gather2(
@@ -448,9 +448,7 @@ static void max_pool_2x2_c4(const int8_t *x, int8_t *y, int32_t low, int32_t hig
 static void dense_c16_k3(const int8_t *x, int8_t *y, const int32_t *w, int32_t y_zero, int32_t unit)
 {
     EB_STEP();
-    int8_t last[4];
-    eb_dot1_signed(x, w, last, x + 16, 1, y_zero, unit);
-    memcpy(y, last, 3);
+    eb_few3_signed(x, w, y, x + 16, 1, y_zero, unit);
 }
 
 /* classes: 3 -> 3, step 4, result lives to step 4 */
@@ -742,9 +740,9 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "pop    {r0, r2-r11, pc}\n\t");
 }
 
-/* One pixel of int8 in x, which may be unaligned, by `blocks` groups of four channels. w: for each of these start
- * values A, 256 B + A for each two channels, words of weights, a factor a channel. */
-__attribute__((naked, noinline, used, no_instrument_function)) static void eb_dot1_signed(
+/* One pixel of int8 in x, which may be unaligned, by `blocks` groups of three channels. w: for each of these start
+ * values, words of weights, a factor a channel. */
+__attribute__((naked, noinline, used, no_instrument_function)) static void eb_few3_signed(
     EB_REG const int8_t *x, EB_REG const int32_t *w, EB_REG int8_t *y, EB_REG const int8_t *x_end, EB_REG int32_t
     blocks, EB_REG int32_t zero, EB_REG int32_t unit)
 {
@@ -764,7 +762,7 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "1:\n\t"
         "ldr    r0, [sp]\n\t"
         "ldr    lr, [sp, #8]\n\t"
-        "ldm    r1!, {r4, r5, r6, r7}\n\t"
+        "ldm    r1!, {r4, r5, r6}\n\t"
         "sub    r12, lr, r0\n\t"
         "lsls   r12, r12, #29\n\t" /* the count's lowest bit becomes the sign, the next the carry */
         "bcc    6f\n\t"
@@ -774,106 +772,78 @@ __attribute__((naked, noinline, used, no_instrument_function)) static void eb_do
         "bmi    5f\n\t"
         "2:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
         "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
+        "smlad  r5, r10, r8, r5\n\t"
+        "smlad  r6, r11, r8, r6\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
+        "smlad  r4, r9, r3, r4\n\t"
+        "smlad  r5, r10, r3, r5\n\t"
+        "smlad  r6, r11, r3, r6\n\t"
         "3:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
         "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
+        "smlad  r5, r10, r8, r5\n\t"
+        "smlad  r6, r11, r8, r6\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
+        "smlad  r4, r9, r3, r4\n\t"
+        "smlad  r5, r10, r3, r5\n\t"
+        "smlad  r6, r11, r3, r6\n\t"
         "4:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
         "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
+        "smlad  r5, r10, r8, r5\n\t"
+        "smlad  r6, r11, r8, r6\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
+        "smlad  r4, r9, r3, r4\n\t"
+        "smlad  r5, r10, r3, r5\n\t"
+        "smlad  r6, r11, r3, r6\n\t"
         "5:\n\t"
         "ldr    r3, [r0], #4\n\t"
-        "ldm    r1!, {r9, r10, r11, r12}\n\t"
         "sxtb16 r8, r3\n\t"
         "sxtb16 r3, r3, ror #8\n\t"
-        "smlad  r5, r9, r8, r5\n\t"
-        "sxtb16 r9, r9\n\t"
-        "smlad  r7, r10, r8, r7\n\t"
-        "sxtb16 r10, r10\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
         "smlad  r4, r9, r8, r4\n\t"
-        "smlad  r6, r10, r8, r6\n\t"
-        "smlad  r5, r11, r3, r5\n\t"
-        "sxtb16 r11, r11\n\t"
-        "smlad  r7, r12, r3, r7\n\t"
-        "sxtb16 r12, r12\n\t"
-        "smlad  r4, r11, r3, r4\n\t"
-        "smlad  r6, r12, r3, r6\n\t"
+        "smlad  r5, r10, r8, r5\n\t"
+        "smlad  r6, r11, r8, r6\n\t"
+        "ldm    r1!, {r9, r10, r11}\n\t"
+        "smlad  r4, r9, r3, r4\n\t"
+        "smlad  r5, r10, r3, r5\n\t"
+        "smlad  r6, r11, r3, r6\n\t"
         "cmp    r0, lr\n\t"
         "bne    2b\n\t"
-        "sub    r5, r5, r4\n\t"
-        "sub    r7, r7, r6\n\t"
-        "asr    r5, r5, #8\n\t"
-        "asr    r7, r7, #8\n\t"
         "ldrd   r0, r2, [sp, #52]\n\t"
-        "ldm    r1!, {r10, r11, r12, lr}\n\t"
-        "smmlar r4, r4, r10, r4\n\t"
-        "smmlar r5, r5, r11, r5\n\t"
-        "smmlar r6, r6, r12, r6\n\t"
-        "smmlar r7, r7, lr, r7\n\t"
-        "ror    r10, r2, r10\n\t"
+        "ldm    r1!, {r11, r12, lr}\n\t"
+        "smmlar r4, r4, r11, r4\n\t"
+        "smmlar r5, r5, r12, r5\n\t"
+        "smmlar r6, r6, lr, r6\n\t"
         "ror    r11, r2, r11\n\t"
         "ror    r12, r2, r12\n\t"
         "ror    lr, r2, lr\n\t"
         "add    r4, r4, r4, asr #31\n\t" /* halves away from zero */
         "add    r5, r5, r5, asr #31\n\t" /* halves away from zero */
         "add    r6, r6, r6, asr #31\n\t" /* halves away from zero */
-        "add    r7, r7, r7, asr #31\n\t" /* halves away from zero */
-        "smmlar r4, r4, r10, r0\n\t"
-        "smmlar r5, r5, r11, r0\n\t"
-        "smmlar r6, r6, r12, r0\n\t"
-        "smmlar r7, r7, lr, r0\n\t"
+        "smmlar r4, r4, r11, r0\n\t"
+        "smmlar r5, r5, r12, r0\n\t"
+        "smmlar r6, r6, lr, r0\n\t"
         "ssat   r4, #8, r4\n\t"
         "ssat   r5, #8, r5\n\t"
         "ssat   r6, #8, r6\n\t"
-        "ssat   r7, #8, r7\n\t"
         "ldr    r2, [sp, #4]\n\t"
         "bfi    r4, r5, #8, #8\n\t"
         "bfi    r4, r6, #16, #8\n\t"
-        "bfi    r4, r7, #24, #8\n\t"
         "ldr    r12, [sp, #48]\n\t"
-        "str    r4, [r2], #4\n\t"
+        "strh   r4, [r2], #2\n\t"
+        "lsr    r4, r4, #16\n\t"
+        "strb   r4, [r2], #1\n\t"
         "subs   r12, r12, #1\n\t"
         "str    r2, [sp, #4]\n\t"
         "str    r12, [sp, #48]\n\t"

@@ -19,7 +19,7 @@ from ...ops.spatial import sums_shape
 from .. import phases
 from ..row import KernelLayer
 from . import wide
-from .dot import MICROS, Micro, micro
+from .dot import COUNTS, FEW, MICROS, Micro, micro
 from .weight_words import (
     Factors,
     bounds,
@@ -27,6 +27,7 @@ from .weight_words import (
     factors_within,
     of_channels,
     of_channels_with,
+    of_few,
     of_nibbles,
     of_pixels,
     of_single_channels,
@@ -95,6 +96,11 @@ class Gathered:
     in_place: str = ""
 
 
+STREAMS = {
+    "channels": of_channels, "halves": of_few, "nibbles": of_nibbles, "pixels": of_pixels, "": of_single_channels,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Variant:
     """A template, its micro-kernel, and the function that describes the micro-kernel's operands.
@@ -115,11 +121,10 @@ class Variant:
         if gathered is None:
             return None
         m = suited(self.micro, s, form)
-        of = {"channels": of_channels, "nibbles": of_nibbles, "pixels": of_pixels, "": of_single_channels}[m.packs]
-        stream = of(s, m.channels, gathered.rows)
+        stream = STREAMS[m.packs](s, m.channels, gathered.rows)
         if stream is None or (s.finish == "sums" and "sums" not in m.ends):
             return None
-        group = {2: "pairs", 4: "groups of four", 8: "groups of eight"}[m.channels]
+        group = "pairs" if m.channels == 2 else f"groups of {COUNTS[m.channels]}"
         constants, scalars = requantised(s, stream, group)
         k, step, nibbles = s.out[2], stream.shape[1], m.packs == "nibbles"
         full = k // m.channels * m.channels
@@ -187,7 +192,7 @@ def copied_once(s: Sums, form: Form) -> Gathered | None:
         return None
     n = whole_words(c)
     shape: Shape = {"C": c, "K": s.out[2], "pixels": 1, "widened": False, "copied": n}
-    return Gathered(1, n // 4, 1, shape, 12 + c / 2, scratch=n)
+    return Gathered(1, n // 4, 1, shape, 12 + 0.83 * c, scratch=n)
 
 
 def widened_once(s: Sums, form: Form) -> Gathered | None:
@@ -358,6 +363,16 @@ VARIANTS = (
     Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:dense", "eb_single4", copied_once, PLAIN),
     Variant("dsp 1 pixel, large sums", "arm_dsp/convolution.c:conv_bytes", "eb_single4", _bytes(1), PLAIN),
     Variant("dsp 1 pixel, row pointers", "arm_dsp/convolution.c:conv_rows", "eb_dot1r", row_pointers, WIDENED),
+    *(
+        Variant("dsp 1 pixel, few channels", f"arm_dsp/convolution.c:{template}", f"eb_few{n}{end}", gather, paces)
+        for n in FEW
+        for template, end, gather, paces in (
+            ("dense", "", in_place_bytes, PLAIN),
+            ("dense", "", copied_once, PLAIN),
+            ("conv_bytes", "", _bytes(1), WIDENED),
+            ("conv_rows", "r", row_pointers, WIDENED),
+        )
+    ),
     Variant("dsp 1 pixel, 4-bit weights", "arm_dsp/convolution.c:dense", "eb_dot1h", in_place_bytes, ONCE),
     Variant("dsp 1 pixel, int16, 4-bit weights", "arm_dsp/convolution.c:dense", "eb_dot1wh", widened_once, ONCE),
     Variant("dsp 2 pixels, 4-bit weights", "arm_dsp/convolution.c:conv_pairs", "eb_dot2h", widened_pairs_alone),
@@ -373,8 +388,6 @@ WAITING = (  # for cores with slow flash
 #
 # A list has the address of the pixel under each tap; its values are widened group by group. See kernels/phases.py.
 # Channels that are no multiple of four have no gaps: the taps together are padded to one, instead of each by itself.
-
-FEW = 2  # channels with which blocks of other variants are partly idle
 
 
 @dataclass(frozen=True)
@@ -406,7 +419,7 @@ def convolution(layer: KernelLayer) -> Kernel | None:
     (x, w), s = layer.graph.operands(layer.op)[:2], layer.sums
     neighbours = x.dtype == "int8" and (layer.op.attrs["dilation"][1] == 1 or w.shape[2] == 1)
     served = layer.op.attrs.get("groups", 1) == 1 and neighbours
-    return None if served and (s is None or s.out[2] > FEW) else gathered(layer)
+    return None if served and (s is None or s.size[2] % 4 == 0 or s.out[2] not in FEW) else gathered(layer)
 
 
 def _phases(op: Op, graph: Graph, taps: list[list[phases.Tap]], paired: bool) -> list[PhaseSums]:

@@ -40,9 +40,10 @@ class Micro:
     """`pixels` x `channels` sums in registers, for all groups of so many channels.
 
     `x`: the layout of the pixels' values, see OPERANDS. `packs`: what a word of an operand holds two of: "channels" of
-    the weights, "pixels" of the values, or "" where each byte is widened; "nibbles": it holds eight weights of four
-    bits. `loads`: what is loaded several words at a time ("x", "w", "starts"). Other words are loaded one by one, for a
-    core on which a load after a load takes one cycle, a word of LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2).
+    the weights, "pixels" of the values, "halves", which are taps of a channel in int16, or "" where each byte is
+    widened; "nibbles": it holds eight weights of four bits. `loads`: what is loaded several words at a time ("x", "w",
+    "starts"). Other words are loaded one by one, for a core on which a load after a load takes one cycle, a word of
+    LDRD or LDM one and a half (Cortex-M4 TRM, 3.3.2).
     `ahead`: weights are loaded a step ahead of their products, for a core that issues two instructions and waits two
     cycles for a load (hal/cycles/cortex-m7.yaml).
     """
@@ -81,6 +82,8 @@ OPERANDS = {
     "zipped": Operand(16, "int32_t", "as eb_zip4 has them in x"),
 }
 ONE_BY_ONE = frozenset({"starts"})
+COUNTS = {1: "one", 2: "two", 3: "three", 4: "four", 8: "eight"}
+FEW = (1, 2, 3)  # channels whose weights are int16: blocks of four channels would be partly idle
 _LISTED = (
     Micro("eb_dot2", 2, 4, "paired halves"),
     Micro("eb_dot2n", 2, 4, "paired bytes"),
@@ -92,6 +95,8 @@ _LISTED = (
     Micro("eb_dot1i", 1, 4, "every other"),
     Micro("eb_dot1r", 1, 4, "listed"),
     Micro("eb_single4", 1, 4, "bytes", packs="", ends=FINISHES),
+    *(Micro(f"eb_few{n}", 1, n, "bytes", packs="halves", ends=FINISHES) for n in FEW),
+    *(Micro(f"eb_few{n}r", 1, n, "listed", packs="halves", ends=FINISHES) for n in FEW),
     Micro("eb_rest1", 2, 1, "paired halves", packs="", ends=FINISHES),
     Micro("eb_rest2", 2, 2, "paired halves", packs="", ends=FINISHES),
     Micro("eb_dot4", 4, 2, "zipped", packs="pixels", loads=frozenset(), ends=FINISHES),
@@ -244,15 +249,16 @@ def micro(name: str, finish: str) -> Function:
 
 
 def _remark(d: Dot) -> str:
-    m, counts = d.m, {1: "One", 2: "Two", 4: "Four", 8: "eight"}
-    some = f"groups of {counts[m.channels].lower()} channels" if m.channels > 2 else "pairs of channels"
-    some = f"by `blocks` {some}" if m.blocked else f"by {counts[m.channels].lower()} channel{'s' * (m.channels > 1)}"
+    m = d.m
+    some = f"{COUNTS[m.channels]} channel{'s' * (m.channels > 1)}"
+    some = "pairs of channels" if m.channels == 2 and m.blocked else f"{'groups of ' * m.blocked}{some}"
+    some = f"by {'`blocks` ' * m.blocked}{some}"
     start = {"channels": "A, 256 B + A for each two channels", "pixels": "of both pixels for each channel",
              "nibbles": "A, 16 B, 256 C, 4096 D"}  # fmt: skip
     factors = "" if d.finish.sums else f", {'two factors' if d.finish.two else 'a factor'} a channel"
     results = {1: "", 2: "", 4: " Results of a pixel lie `step` behind the one before."}[m.pixels]
     return (
-        f"{counts[m.pixels]} pixel{'s' * (m.pixels > 1)} {OPERANDS[m.x].text}, {some}. "
+        f"{COUNTS[m.pixels].capitalize()} pixel{'s' * (m.pixels > 1)} {OPERANDS[m.x].text}, {some}. "
         f"w: {'for each of these ' if m.blocked else ''}start values {start.get(m.packs, '')}".rstrip()
         + f", words of weights{factors}.{results}"
         + (" The caller makes results of the sums." if d.finish.sums else "")
@@ -270,7 +276,9 @@ def _begin(d: Dot) -> list[str]:
 
 def _past(d: Dot) -> str:
     """The register of the pixels' end if one is free in the loop; else ""."""
-    return {(1, 4): "lr", (2, 1): "r12", (2, 2): "r12"}.get((d.m.pixels, d.m.channels), "")
+    if d.m.channels <= 4 // d.m.pixels:
+        return "lr" if d.m.pixels == 1 else "r12"
+    return ""
 
 
 def _left(d: Dot) -> str:
@@ -333,6 +341,8 @@ def _body(d: Dot, last: bool) -> list[str]:
         return [line for half in (0, 1) for line in _of_pixels(d, last and half == 1)]
     if not d.m.packs:
         return _widened(d)
+    if d.m.packs == "halves":
+        return _of_few(d)
     if d.m.ahead:
         return [line for half in (0, 1) for line in _prefetched(d, last and half == 1)]
     if d.m.channels == 8:
@@ -458,9 +468,19 @@ def _widened(d: Dot) -> list[str]:
     return code
 
 
+def _of_few(d: Dot) -> list[str]:
+    """Four taps of one pixel: for each channel a word of its weights for taps 0 and 2, then one for taps 1 and 3."""
+    n, code = d.m.channels, [f"ldr r3, [{X}], #4", "sxtb16 r8, r3", "sxtb16 r3, r3, ror #8"]
+    words = ("r9", "r10", "r11", "r12")[: 2 * n if n < 3 else n]
+    for i in range(2 * n):
+        code += d.load(words, W, True) if i % len(words) == 0 else []
+        code.append(f"smlad {d.of(0, i % n)}, {words[i % len(words)]}, {('r8', 'r3')[i // n]}, {d.of(0, i % n)}")
+    return code
+
+
 def _separate(d: Dot) -> list[str]:
     """Extract the upper sums of shared words: (whole - sum of low bytes) / 256. Or correct sums of nibbles."""
-    if not d.m.packs:
+    if d.m.packs in ("", "halves"):
         return []
     if d.m.packs == "nibbles":
         registers = dict(zip(d.less, ("r2", "r3"), strict=False))
@@ -502,9 +522,10 @@ def _finished(d: Dot) -> list[str]:
 
 
 def _joined(d: Dot) -> list[str]:
-    """Pack results of four channels of a pixel into the first one's register, and clamp them to the bounds."""
-    words = [[d.of(p, c) for c in range(at, at + 4)] for p in range(d.m.pixels) for at in range(0, d.m.channels, 4)]
-    code = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, 4) for word in words]
+    """Pack results of up to four channels of a pixel into the first one's register, and clamp them to the bounds."""
+    n = min(4, d.m.channels)
+    words = [[d.of(p, c) for c in range(at, at + n)] for p in range(d.m.pixels) for at in range(0, d.m.channels, n)]
+    code = [f"bfi {word[0]}, {word[i]}, #{8 * i}, #8" for i in range(1, n) for word in words]
     if d.finish.clamped:
         code += d.stacked({"low4": "r12", "high4": "lr"})
         code += [line for word in words for line in within(word[0], "r12", "lr", "r0")]
@@ -529,6 +550,10 @@ def _stored(d: Dot) -> list[str]:
     for pixel, place in enumerate(places):
         if d.finish.sums:
             code.append(f"stm {place}!, {{{', '.join(d.of(pixel, c) for c in range(d.m.channels))}}}")
+        elif d.m.channels in FEW:
+            first, n = d.of(pixel, 0), d.m.channels
+            code += [f"strh {first}, [{place}], #2"] * (n > 1) + [f"lsr {first}, {first}, #16"] * (n == 3)
+            code += [f"strb {first}, [{place}], #1"] * (n % 2)
         else:
             code += [f"str {d.of(pixel, c)}, [{place}], #4" for c in range(0, d.m.channels, 4)]
     return [*code, "subs r12, r12, #1", f"str{two}", f"str r12, [sp, #{d.at('blocks')}]", "bne 1b"]
