@@ -51,6 +51,7 @@ class PairsCore:
 
 RV32 = (
     PairsCore("eb_pairs_rv32_6x2", 3.4, 11),
+    PairsCore("eb_pairs_rv32_6x1", 3.5, 5),
     PairsCore("eb_pairs_rv32_4x3", 3.6, 11),
     PairsCore("eb_pairs_rv32_2x6", 4, 12),
 )

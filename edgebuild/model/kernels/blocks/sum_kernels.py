@@ -220,7 +220,7 @@ def gathered_convolution(channels: int, core: SumsCore, layer: KernelLayer) -> K
     )
     scalars = {"x_zero": s.x_zero} | ({"y_zero": s.y_zero} if ends == "general" else {})
     mean = sum(part.shape[1] for part in weights) / len(weights)
-    per_mac = core.product * (2 + (2 + block) / (2 * block))
+    per_mac = core.product * (2 + (2 + block) / (2 * block)) + core.pixel
     pair = 40 + mean * 22 + len(own) * (10 + mean * (10 + 8 * c)) + 2 * k * (mean * c * per_mac + core.result)
     return Kernel(
         "blocks/sum_kernels.c:gathered", layer.plain.stem, shape, constants, {**scalars, "low": s.low, "high": s.high},

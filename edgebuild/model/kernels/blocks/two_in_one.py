@@ -196,7 +196,7 @@ def _rv_turn(m: TwoInOne, groups: tuple[int, ...]) -> Lines:
                 ("addi", "a1", "a1", m.channels * tap),
                 ("addi", "a7", "a7", -1),
             ]
-        for s, upper, t in ((f"s{n}", f"s{6 + n}", f"t{n}") for n in range(6)):
+        for s, upper, t in ((f"s{n}", f"s{6 + n}", f"t{n}") for n in range(p * m.channels)):
             code += [("add", s, s, t), ("srai", t, t, 16), ("add", upper, upper, t)]
     return in_order(tuple(code), POOL)
 
@@ -657,6 +657,7 @@ ANY = tuple((size,) for size in range(1, MAX_GROUP + 1))  # loops that are enter
 EMITTERS = {"rv32": rv32, "armv7m": armv7m, "armv6m": armv6m}
 SATURATE = ("armv7m", "armv6m")  # have forms without bounds, whose results saturate
 MICROS = {
+    "eb_pairs_rv32_6x1": TwoInOne(6, 1, "pixels", V7_LOOPS[:7]),
     "eb_pairs_rv32_6x2": TwoInOne(6, 2, "pixels", V7_LOOPS[:7]),
     "eb_pairs_rv32_4x3": TwoInOne(4, 3, "pixels", V7_LOOPS[:7]),
     "eb_pairs_rv32_2x6": TwoInOne(2, 6, "pixels", V7_LOOPS[:7]),
