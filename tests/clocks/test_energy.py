@@ -296,7 +296,7 @@ def test_the_right_results_where_clocks_are_not_managed(tmp_path: Path) -> None:
     board = replace(load_target("mps2-an500"), clocks="stm32f767")
     graph = network("person_detect")
     p = clocked_plan(graph, board, request(1000.0, board))
-    assert p.decoupled
+    assert p.cutter.decoupled
     inputs = random_inputs(graph, 2, 1)
     (rows,) = run_plans(board, [p], [inputs], tmp_path)
     for (x,), row in zip(inputs, rows, strict=True):

@@ -69,7 +69,7 @@ def layers(draw: st.DrawFn) -> Graph:
 
 
 def candidates() -> list[Graph]:
-    return [graph for graph in examples(layers(), 90) if decoupled(graph, "n", 2).decoupled]
+    return [graph for graph in examples(layers(), 90) if decoupled(graph, "n", 2).cutter.decoupled]
 
 
 @pytest.mark.one_in(6)
@@ -77,7 +77,7 @@ def candidates() -> list[Graph]:
 @pytest.mark.parametrize("g", GRANULARITIES[1:])
 def test_results_do_not_change(g: int, tmp_path: Path) -> None:
     plans = [decoupled(graph, f"g{i}", g, lfo=bool(i % 2)) for i, graph in enumerate(candidates())]
-    plans = [p for p in plans if p.decoupled]
+    plans = [p for p in plans if p.cutter.decoupled]
     assert {p.graph.ops[0].kind for p in plans} == set(KINDS)
     inputs = [random_inputs(p.graph, 2, seed) for seed, p in enumerate(plans)]
     for p, vectors, rows in zip(plans, inputs, run_plans(TARGET, plans, inputs, tmp_path), strict=True):
@@ -95,7 +95,7 @@ def test_whole_networks(model: str, tmp_path: Path) -> None:
     graph = prepare(file)
     plain = plan(graph, TARGET, ModelRequest(file, "plain", TARGET.name))
     plans = [plain, *(decoupled(graph, f"g{g}", g) for g in (2, 8, 16))]
-    assert all(len(p.decoupled) >= 8 for p in plans[1:])
+    assert all(len(p.cutter.decoupled) >= 8 for p in plans[1:])
     inputs = random_inputs(graph, 2, 0)
     expected, *others = run_plans(TARGET, plans, [inputs] * len(plans), tmp_path)
     for rows in others:

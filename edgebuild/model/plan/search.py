@@ -117,7 +117,6 @@ class Plan:
     weights_memory: str
     untiled_bytes: int  # arena with every op by itself
     lower_bound: int  # bytes: no layout of these sections is lower, whichever results overlap operands
-    decoupled: Decoupled = field(default_factory=dict)
     before_selection: tuple[Section, ...] = ()  # steps before kernels were selected for flash; empty: they were not
     single_op_steps: tuple[Section, ...] = ()  # steps of `--tile off`
     clocks: ClockSchedule | None = None  # for `--objective energy`
@@ -392,7 +391,6 @@ class Planner:
             weights_memory=next(m.name for m in self.target.memories if "weights" in m.roles),
             untiled_bytes=self.untiled_bytes,
             lower_bound=least if fixed else max(least, placed.bound),
-            decoupled=self.decoupled,
             single_op_steps=self._alone,
             tiling=tiling,
         )
