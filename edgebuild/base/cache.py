@@ -465,6 +465,7 @@ def _write(top: int, name: str, artifacts: Sequence[Artifact]) -> None:
                 os.rename(aside, name[2:], src_dir_fd=room, dst_dir_fd=room)
             finally:
                 _remove(room, aside, data)
-        _trim(top)
+        if ANSWER not in data:  # trimming looks at all entries; a compilation writes many small answers
+            _trim(top)
     except OSError:
         pass  # another process was first, something else is in its place, the disk is full: the build goes on

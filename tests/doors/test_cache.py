@@ -471,6 +471,11 @@ def test_the_bound_removes_what_was_not_asked_for_the_longest(
     compiled(requests, DIGITS, tile="fdt")
     assert len(requests) == 6 and main(["cache", "stats"]) == 0
     assert f"bound: {cache.bound():,} B" in capsys.readouterr().out
+    trimmed = list[int]()
+    monkeypatch.setattr(cache, "_trim", trimmed.append)
+    cache.remember("question", 1)
+    compiled(requests, DIGITS, tile="ffmt", ram="40K")
+    assert len(requests) == 7 and len(trimmed) == 1, "each look at all entries takes time"
 
 
 def test_warnings_of_a_compilation_are_given_again(
