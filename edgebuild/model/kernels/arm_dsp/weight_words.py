@@ -183,7 +183,8 @@ def of_single_channels(s: Sums, channels: int, rows: int) -> Array | None:
 @computed_once
 def of_few(s: Sums, channels: int, rows: int) -> Array | None:
     """The stream of a layer with so few channels: start values, words of two taps of a channel, and factors."""
-    if s.out[2] != channels or s.finish == "sums" or not s.fits:
+    copied = s.size[2] % 4 and not s.pointwise  # with gaps; gathered taps take less then
+    if s.out[2] != channels or s.finish == "sums" or not s.fits or copied:
         return None
     taps, start, _ = _in_blocks(s, 1, channels, rows)
     return _of_halves(start, taps[:, 0], factors(s).words, channels)
