@@ -15,6 +15,8 @@ import pytest
 import pytest_timeout
 from hypothesis.internal.conjecture import providers
 
+from tests.judging import fork_judges, judge_without_vnni
+
 ROOT = Path(__file__).parents[1]
 os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, not to go around
 os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
@@ -33,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    fork_judges()
     if config.getoption("--no-vnni"):
         judge_without_vnni()
 
@@ -48,13 +51,6 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:
 
     threading.Thread(target=watch, daemon=True).start()
     return True
-
-
-def judge_without_vnni() -> None:
-    """From here on onnxruntime judges on a processor without VNNI, which QEMU models."""
-    from edgebuild.model.verify import oracles
-
-    oracles.PYTHON = ("qemu-x86_64", "-cpu", "Haswell", *oracles.PYTHON)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out

@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from edgebuild.base.workers import executor
-from tests.conftest import judge_without_vnni
+from tests.judging import fork_judges, judge_without_vnni
 
 from .journal import Journal
 from .recipe import FORMS
@@ -152,7 +152,7 @@ def _pool(options: argparse.Namespace) -> Iterator[tuple[Executor, int]]:
             yield pool_and_threads
         return
     jobs = options.jobs or os.cpu_count() or 1
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), judge_without_vnni if options.no_vnni else None)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), judge_without_vnni if options.no_vnni else fork_judges)
     try:
         yield pool, jobs
     finally:

@@ -37,7 +37,7 @@ from ..ops.fixedpoint import limits, quotient_factor, quotient_is_open
 from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
-PYTHON = (sys.executable, "-P")  # for onnxruntime; tests run it on other processors
+PYTHON: dict[str, tuple[str, ...]] = dict.fromkeys(judges.JUDGES, (sys.executable, "-P"))  # tests have others
 MAX_SECONDS = 600  # that an interpreter may run
 
 Port = dict[str, Any]  # an entry of `inputs` or `outputs` in the report
@@ -181,9 +181,10 @@ def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]])
         (folder / "model").write_bytes(data)
         arrays = {f"v{v}_i{i}": x for v, row in enumerate(given) for i, x in enumerate(row)}
         np.savez(folder / "in.npz", vectors=np.array(len(given)), **arrays)  # type: ignore[arg-type]
-        python = PYTHON if judge == "onnxruntime" else PYTHON[-2:]
         try:
-            done = programs.run([*python, judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MAX_SECONDS)
+            done = programs.run(
+                [*PYTHON[judge], judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MAX_SECONDS
+            )
         except TimeoutExpired:
             raise NoJudge(f"{judge} does not end within {MAX_SECONDS} seconds", model) from None
         if done.returncode:
