@@ -113,6 +113,8 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
             "env.ClockConfig('c', TARGET='stm32f767', SYSCLK='999MHz')",
             "ClockConfig('c'): error: stm32f767: no PLL setting",
         ),
+        ("env.Model()", "Model: error: missing a required argument: 'name'"),
+        ("env.Override({}).ClockConfig(3)", "ClockConfig: error: name must be a string"),
         ("env.Model('m', [])", "Model('m'): error: the model's file is missing"),
         ("env.Model('m', 3)", "Model('m'): error: the model's file is missing"),
         ("env.Model('m', ['digits.onnx', 'b.onnx'])", "Model('m'): error: 2 files, and a model has one"),

@@ -21,6 +21,7 @@ as that of the CMake functions.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import re
@@ -79,7 +80,23 @@ def generate(env: Environment) -> None:
         "EdgeBuildTest": model_test,
     }
     env.Append(PROGEMITTER=[_check_places])
-    env.added_methods += [_Method(env, function, name) for name, function in methods.items()]
+    env.added_methods += [_Method(env, _checked(name, function), name) for name, function in methods.items()]
+
+
+def _checked(name: str, function: Any) -> Any:
+    """The function, which raises an error with the line of the call if its arguments do not fit."""
+    parameters = inspect.signature(function)
+
+    def call(*words: Any, **options: Any) -> Any:
+        try:
+            given = parameters.bind(*words, **options).arguments
+        except TypeError as error:
+            raise wrong(f"{name}: error: {error}") from None
+        if bad := [p for p, v in given.items() if parameters.parameters[p].annotation == "str" and type(v) is not str]:
+            raise wrong(f"{name}: error: {bad[0]} must be a string")
+        return function(*words, **options)
+
+    return call
 
 
 class _Method(MethodWrapper):  # type: ignore[misc]
