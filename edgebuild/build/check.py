@@ -59,6 +59,13 @@ def check_core(target: Target, flags: str) -> None:
             raise fail(text, hints=hints)
 
 
+def check_tested(target: Target, counts: bool) -> None:
+    """Raise EdgebuildError if a test limits the instructions (`counts`), and nothing counts them on the target."""
+    if counts and (target.firmware is None or (target.runner and target.runner.port)):
+        hints = ["leave --max-instructions out, or use a target with a simulator: mps2-an386, riscv-virt"]
+        raise fail(f"instructions are not counted on {target.name}", hints=hints)
+
+
 def _arch(flags: str) -> dict[str, str]:
     """The last value of each of the flags -mcpu and -march."""
     return {match[1]: match[2] for match in re.finditer(r"(?:^|\s)-(mcpu|march)=([\w.+-]+)", flags)}
@@ -132,9 +139,9 @@ def _problems(call: Any) -> list[Diagnostic]:
     if "request" in call:
         return check_request(call["request"], call["folder"], call["flags"])
     try:
-        load_target(call["chip"])
+        check_tested(load_target(call["chip"]), call["counts"])
     except EdgebuildError as error:
-        return list(error.diagnostics)
+        return [spelled(d) for d in error.diagnostics]
     return []
 
 

@@ -76,6 +76,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]:
     """Build and run the test firmware of one model; returns its figures and its verdict."""
+    from ..build.check import check_tested
     from ..model.compile import compile_model
     from ..model.formats import bound_file
     from ..model.verify import verify
@@ -83,9 +84,7 @@ def _verified(args: argparse.Namespace, request: ModelRequest) -> dict[str, Any]
 
     inputs = read_inputs(args.inputs) if args.inputs else None
     target = _on_board(args, load_target(request.target))
-    if args.max_instructions is not None and (target.firmware is None or (target.runner and target.runner.port)):
-        hints = ["leave --max-instructions out, or use a target with a simulator: mps2-an386, riscv-virt"]
-        raise fail(f"instructions are not counted on {target.name}", hints=hints)
+    check_tested(target, args.max_instructions is not None)
     artifacts = compile_model(request)
     with bound_file(request.source, request.bind) as model:
         result = verify(

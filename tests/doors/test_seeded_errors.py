@@ -97,6 +97,7 @@ CONFIGURED = [
     clock("c2", "HSE=8Q"),
     clock("c3", "SOURCE=lse"),
     clock("c4", "", "mps2-an386"),
+    Call("edgebuild_add_test", "digits", "", "MAX_INSTRUCTIONS=9"),
 ]
 FIRST = model("digits", "")
 STOPPED = [  # where CMake reads no further

@@ -48,7 +48,7 @@ from ...base.request import CLOCK_OUTPUTS, CPP_SUFFIXES, KINDS, SCHEMA, driver_o
 from ...base.target import Target, firmware_support, hal_dir, link_flags, load_target
 from ...base.text import identifier
 from ...driver.registers.beside import files_beside
-from ..check import check_core, check_request, spelled
+from ..check import check_core, check_request, check_tested, spelled
 from ..entry import HEADER_ALONE
 from ..stamp import is_current
 
@@ -668,7 +668,7 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
     if target.endswith((".yaml", ".yml")) and TARGET:
         target = env.File(target).srcnode().rfile().abspath
     try:
-        load_target(target)
+        check_tested(load_target(target), "MAX_INSTRUCTIONS" in expected)
     except EdgebuildError as error:
         raise wrong_file(where, error) from None
     expected = {"MIN_ACCURACY": 1, **expected} if LABELS is not None else expected
