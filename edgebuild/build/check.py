@@ -2,7 +2,9 @@
 
 FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a CMake script, the CMake target of a call in it,
 the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of the call
-and in CMake's spelling. A row with "chip" and "function" instead of the request checks the name of a chip.
+and in CMake's spelling. A row with "chip", "counts" and "function" instead of the request is a test of a model.
+
+`python -m edgebuild.build.check SCRIPT TARGET FUNCTION WORDS` prints SCRIPT:LINE of a call, see `line_of`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from ..model.formats import folder_kind
 
 IN_LOOP = r"([^\s)\"]*\$\{[^\s)\"]*)"
 ANY_FUNCTION = r"(?:edgebuild_)?add_\w+"
-CALL = r"\b{}\s*\(\s*\"?{}[\"\s)]"
+CALL = r"\b{}\s*\(\s*\"?{}(?=[\"\s)])[^)]*"
+WORD = r"[\w.+-]+"
 
 
 def check_request(data: Any, folder: str, flags: str | None = None, plan_clocks: bool = True) -> list[Diagnostic]:
@@ -96,8 +99,13 @@ def in_scripts(text: str) -> str:
     return re.sub(r"--([a-z][a-z-]*[a-z])\b|option '([a-z_]+)'", upper, text)
 
 
-def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
-    """The line of the call in a script that makes this target, possibly in a loop or by a function; 0 if not seen."""
+def line_of(script: str, target: str, function: str = "", words: str = "") -> int:
+    """The line of the call in a CMake script for this target, possibly in a loop or by a function; 0 if not seen.
+
+    `function`: a pattern of its name; default: those that add libraries. `words`: a text with the arguments. Of several
+    calls for one target, as in the branches of an `if`, the one with the most equal words is meant.
+    """
+    function = function or ANY_FUNCTION
     try:
         text = Path(script).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -111,18 +119,20 @@ def line_of(script: str, target: str, function: str = ANY_FUNCTION) -> int:
         value = re.sub(r"\$\{(\w+)\}", lambda m: values.get(m[1], "*"), name)
         calls += [CALL.format(function, re.escape(name))] if fnmatchcase(target, value) else []
     calls += [CALL.format(r"\w+", re.escape(target))]  # last: by a function of the user
-    results = (re.search(call, text) for call in calls)
-    call = next((match for match in results if match), None)
+    matches = next(filter(None, (list(re.finditer(call, text)) for call in calls)), [])
+    given = set(re.findall(WORD, words.upper()))
+    call = min(matches, key=lambda m: len(given ^ {*re.findall(WORD, m[0].upper())}), default=None)
     return text.count("\n", 0, call.start()) + 1 if call else 0
 
 
-def at_call(error: EdgebuildError, call: str, name: str, function: str = ANY_FUNCTION) -> EdgebuildError:
+def at_call(error: EdgebuildError, call: str, name: str, function: str = "", words: str = "") -> EdgebuildError:
     """The error of a build, in the spelling of its script. If it has no line, it gets that of the call.
 
-    `call`: SCRIPT:LINE, or SCRIPT:TARGET of a call of `function` in CMake, or "". `name`: the target of the call.
+    `call`: SCRIPT:LINE, or SCRIPT:TARGET of a call in CMake (`function`, `words`: see `line_of`), or "". `name`: the
+    target of the call.
     """
     script, _, place = call.rpartition(":")
-    line = int(place) if place.isdecimal() else line_of(script, place, function)
+    line = int(place) if place.isdecimal() else line_of(script, place, function, words)
     kind = MissingTool if isinstance(error, MissingTool) else EdgebuildError
     return kind(*(_placed(spelled(d), script, line, name) for d in error.diagnostics))
 
@@ -149,11 +159,14 @@ def main(file: Path) -> int:
     status = 0
     for call in json.loads(file.read_text(encoding="utf-8")):
         for d in _problems(call):
-            line = line_of(call["file"], call["target"], call.get("function", ANY_FUNCTION))
+            line = line_of(call["file"], call["target"], call.get("function", ""), json.dumps(call))
             print(_placed(d, call["file"], line, call["target"]), file=sys.stderr)
             status = 1
     return status
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(Path(sys.argv[1])))
+    if len(sys.argv) == 2:
+        raise SystemExit(main(Path(sys.argv[1])))
+    if number := line_of(*sys.argv[1:]):
+        print(f"{sys.argv[1]}:{number}", end="")

@@ -167,7 +167,8 @@ def run(args: argparse.Namespace) -> int:
     except EdgebuildError as error:
         from ..build.check import at_call
 
-        raise at_call(error, args.call, args.request.name.removesuffix(REQUEST_SUFFIX)) from error
+        words = args.request.read_text(encoding="utf-8", errors="replace") if args.request.is_file() else ""
+        raise at_call(error, args.call, args.request.name.removesuffix(REQUEST_SUFFIX), words=words) from error
 
 
 SHOWN = 5

@@ -428,7 +428,8 @@ def size(args: argparse.Namespace) -> int:
             raise
         from ..build.check import at_call
 
-        raise at_call(error, args.call, "", "edgebuild_report") from error
+        budgets = " ".join(f"{o}_BUDGET {value}" for o in BUDGETS if (value := getattr(args, o)) is not None)
+        raise at_call(error, args.call, "", "edgebuild_report", budgets) from error
 
 
 def _size(args: argparse.Namespace) -> int:

@@ -76,6 +76,11 @@ add_model(folder MODEL b)"""
         ('add_model("a b" MODEL digits.onnx)', 5, "a target has a name of letters"),
         ("function(net n)\nadd_models(${n} ${ARGN})\nendfunction()\nnet(digits SHARE)", 6, "no value given for SHARE"),
         ("function(net)\n  add_models(${ARGV})\nendfunction()\n\nnet(digits MODELS x.onnx)", 6, "no such file: "),
+        (
+            "if(OFF)\nadd_model(a MODEL digits.onnx RAM 3K)\nelse()\nadd_model(a MODEL digits.onnx RAMM 3)\nendif()",
+            8,
+            "unknown argument 'RAMM'",
+        ),
         ("foreach(n a b)\nadd_model(${n} MODEL ${n}.onnx)\nendforeach()", 6, "no such file: "),
         ("add_executable(a a.c)\nedgebuild_firmware(a)", 6, "no bare target"),
     ],
@@ -173,13 +178,16 @@ def test_only_options_are_spelled_anew() -> None:
 
 
 def test_the_line_of_a_call(tmp_path: Path) -> None:
-    """Not that of a comment, and with variables that of the call whose value it is."""
+    """Not that of a comment, with variables that of the call whose value it is, and of several that with its words."""
     (script := tmp_path / "s").write_text(
         '#[[\nadd_model(ab)]]  # add_model(ab)\nadd_model(ab)\nadd_model( "a.b" X)\nedgebuild_add_models(c+)\nnet(a)\n'
-        "set(A one)\nset(B two)\nadd_model(${A} X)\nadd_model(${B} X)\nadd_model(${B}_${n} X)"
+        "set(A one)\nset(B two)\nadd_model(${A} X)\nadd_model(${B} X)\nadd_model(${B}_${n} X)\n"
+        "add_model(f RAM 1K)\nadd_model(f RAM 1K TILE auto)\nadd_model(f X)\n"
     )
     lines = {"ab": 3, "a.b": 4, "c+": 5, "a": 6, "one": 9, "two": 10, "two_x": 11, "d": 0}
     assert {name: line_of(str(script), name) for name in lines} == lines
+    words = ["RAM;1K;TILE;auto", '{"ram": "1K"}', '"source": "X"', "RAM 1K"]
+    assert [line_of(str(script), "f", words=w) for w in words] == [13, 12, 14, 12]
     assert line_of(str(tmp_path / "none"), "ab") == 0
 
 

@@ -49,9 +49,12 @@ set_property(GLOBAL PROPERTY EDGEBUILD_CODEGEN "${_edgebuild_codegen}")
 
 cmake_minimum_required(VERSION 3.20...4.1)
 
-set(_edgebuild_asked_by "${CMAKE_PARENT_LIST_FILE}") # older CMake forgets it when this file includes others
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildPython.cmake")
 _edgebuild_find_python(EDGEBUILD_PYTHON)
+if(NOT EDGEBUILD_PYTHON)
+  set(EdgeBuild_FOUND FALSE)
+  return()
+endif()
 set_property(GLOBAL PROPERTY EDGEBUILD_PYTHON "${EDGEBUILD_PYTHON}")
 
 include("${CMAKE_CURRENT_LIST_DIR}/EdgeBuildOptions.cmake")

@@ -1,43 +1,27 @@
 # Which Python runs edgebuild. The project's own Python need not have it, so this is never FindPython's answer.
 
 # Ends with an error, in front of which stands the line of the call: editors open it. CMake names the line of this file.
-# `target` and `call` are those of the caller: the first argument of the call, and a pattern of the function's name.
+# `target`, `call` and arg_* are those of the caller: the first argument of the call, a pattern of the function's name if
+# it adds no library, and the other arguments.
 function(_edgebuild_fail text)
   if(ARGC GREATER 1)
     string(APPEND text "${ARGV1}")
   endif()
   string(REGEX REPLACE ";([^ ])" " \\1" text "${text}") # lists of what is known
-  set(line "")
-  if(NOT call)
-    set(call "(edgebuild_)?add_[a-z_]+")
-  endif()
-  file(READ "${CMAKE_CURRENT_LIST_FILE}" script)
-  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" pattern "${target}")
-  set(begin "[ \t]*\\([ \t\r\n]*\"?")
-  # By name, in a loop, or by a function of the project.
-  foreach(first IN ITEMS "${call}${begin}${pattern}" "${call}${begin}[^ )]*[$]{[^ )]*" "[A-Za-z0-9_]+${begin}${pattern}")
-    if(NOT line AND script MATCHES "^(.*\n)?[ \t]*${first}[\" \t\r\n)]")
-      string(REGEX REPLACE "[^\n]+" "" breaks "${CMAKE_MATCH_1}")
-      string(LENGTH "${breaks}" line)
-      math(EXPR line "${line} + 1")
-      set(line ":${line}")
-    endif()
+  get_cmake_property(words VARIABLES)
+  list(FILTER words INCLUDE REGEX "^arg_")
+  foreach(name IN LISTS words)
+    list(APPEND words "${${name}}")
   endforeach()
-  if(line)
-    message(NOTICE "${CMAKE_CURRENT_LIST_FILE}${line}: error: ${text}")
+  list(TRANSFORM words REPLACE "^arg_" "")
+  get_property(python GLOBAL PROPERTY EDGEBUILD_PYTHON)
+  execute_process(
+    COMMAND "${python}" -P -m edgebuild.build.check "${CMAKE_CURRENT_LIST_FILE}" "${target}" "${call}" "${words}"
+    OUTPUT_VARIABLE place)
+  if(place)
+    message(NOTICE "${place}: error: ${text}")
   endif()
   message(FATAL_ERROR "${text}")
-endfunction()
-
-# The same for an error at find_package, if EdgeBuildConfig.cmake noted who asks.
-function(_edgebuild_fail_to_find text)
-  if(NOT _edgebuild_asked_by)
-    message(FATAL_ERROR "${text}" ${ARGN})
-  endif()
-  set(CMAKE_CURRENT_LIST_FILE "${_edgebuild_asked_by}")
-  set(target EdgeBuild)
-  set(call find_package)
-  _edgebuild_fail("${text}" ${ARGN})
 endfunction()
 
 # The interpreter of the environment that `folder` belongs to: a checkout's .venv, the environment that the package is
@@ -61,43 +45,47 @@ function(_edgebuild_look_for_python result folder)
   endwhile()
 endfunction()
 
-# The interpreter that runs edgebuild: what EDGEBUILD_PYTHON says, else that of the environment of this file.
+# The interpreter that runs edgebuild: what EDGEBUILD_PYTHON says, else that of the environment of this file. Without
+# one that has this edgebuild, `result` is empty, and EdgeBuild_NOT_FOUND_MESSAGE says why.
 function(_edgebuild_find_python result)
   get_property(checked GLOBAL PROPERTY EDGEBUILD_PYTHON)
   set(python "${EDGEBUILD_PYTHON}")
   if(NOT python)
     set(python "${checked}")
   endif()
+  set(wrong "")
   if(NOT python)
     _edgebuild_look_for_python(python "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
     if(NOT python)
-      _edgebuild_fail_to_find("EdgeBuild: no Python with edgebuild found beside or above "
-        "${CMAKE_CURRENT_FUNCTION_LIST_DIR}; in a checkout run ./sconsw, elsewhere set EDGEBUILD_PYTHON")
+      string(CONCAT wrong "no Python with edgebuild beside or above ${CMAKE_CURRENT_FUNCTION_LIST_DIR}; "
+        "in a checkout run ./sconsw, elsewhere set EDGEBUILD_PYTHON")
     endif()
-  elseif(NOT python STREQUAL checked)
-    _edgebuild_check_python("${python}")
+  elseif(NOT python STREQUAL checked) # in the build it would fail
+    include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/EdgeBuildConfigVersion.cmake")
+    execute_process(COMMAND "${python}" -P -c "import edgebuild; print(edgebuild.__version__)"
+      RESULT_VARIABLE status OUTPUT_VARIABLE version ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT status EQUAL 0)
+      string(CONCAT wrong "EDGEBUILD_PYTHON=${python} has no edgebuild; "
+        "run `${python} -m pip install edgebuild`, or name the Python of an environment that has it")
+    elseif(NOT version STREQUAL PACKAGE_VERSION)
+      string(CONCAT wrong "EDGEBUILD_PYTHON=${python} has edgebuild ${version}, and this CMake package is that of "
+        "${PACKAGE_VERSION}; name the Python of one environment for both")
+    endif()
+  endif()
+  if(wrong)
+    set(EdgeBuild_NOT_FOUND_MESSAGE "${wrong}" PARENT_SCOPE)
+    set(python "")
   endif()
   set(${result} "${python}" PARENT_SCOPE)
-endfunction()
-
-# Ends the configuration where this interpreter would fail in the build: without edgebuild, or with another one.
-function(_edgebuild_check_python python)
-  include("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/EdgeBuildConfigVersion.cmake")
-  execute_process(COMMAND "${python}" -P -c "import edgebuild; print(edgebuild.__version__)"
-    RESULT_VARIABLE status OUTPUT_VARIABLE version ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(NOT status EQUAL 0)
-    _edgebuild_fail_to_find("EDGEBUILD_PYTHON=${python} has no edgebuild; "
-      "run `${python} -m pip install edgebuild`, or name the Python of an environment that has it")
-  elseif(NOT version STREQUAL PACKAGE_VERSION)
-    _edgebuild_fail_to_find("EDGEBUILD_PYTHON=${python} has edgebuild ${version}, and this CMake package is that of "
-      "${PACKAGE_VERSION}; name the Python of one environment for both")
-  endif()
 endfunction()
 
 # Sets EDGEBUILD_* in the caller to what `python -m edgebuild.build.cmake` says of a target; its linker script goes to the
 # folder that may be given.
 function(_edgebuild_describe_target name)
   _edgebuild_find_python(EDGEBUILD_PYTHON)
+  if(NOT EDGEBUILD_PYTHON)
+    message(FATAL_ERROR "edgebuild: ${EdgeBuild_NOT_FOUND_MESSAGE}")
+  endif()
   execute_process(
     COMMAND "${EDGEBUILD_PYTHON}" -P -m edgebuild.build.cmake "${name}" ${ARGN}
     OUTPUT_VARIABLE text ERROR_VARIABLE error RESULT_VARIABLE status)

@@ -66,7 +66,7 @@ if(_edgebuild_config)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(EdgeBuild
-  REQUIRED_VARS _edgebuild_config
+  REQUIRED_VARS EDGEBUILD_PYTHON _edgebuild_config
   VERSION_VAR EdgeBuild_VERSION
   HANDLE_COMPONENTS
   REASON_FAILURE_MESSAGE "${_edgebuild_reason}"
