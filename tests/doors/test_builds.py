@@ -217,25 +217,33 @@ def test_codegen_makes_what_editors_read_and_compiles_nothing(tool: str, tmp_pat
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
 def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> None:
-    """A driver's header goes together with the line that includes it: old depfiles must not ask for it."""
+    """A driver's header goes together with the line that includes it: old depfiles must not ask for it.
+
+    And what its options name is there for the compiler, too.
+    """
     project = Project(tmp_path / "project", tool)
-    source, header = project.folder / "led.bf.c", project.folder / "board.h"
+    (project.folder / "h h").mkdir()
+    source, header = project.folder / "led.bf.c", project.folder / "h h" / "board.h"
+    (project.folder / "all.h").write_text("#define ALL\n")
+    check = "#if !defined FAST || !defined ALL || SLOW != 1\n#error\n#endif\n"
+    options = 'INCLUDE_DIRS="h h", DEFINES="FAST,SLOW=1", FORCE_INCLUDE="all.h"'
     scripts = {
-        "scons": ("SConscript", '["main.c", ', '["main.c", env.BfDriver("led", "led.bf.c"), '),
+        "scons": ("SConscript", '["main.c", ', f'["main.c", env.BfDriver("led", "led.bf.c", {options}), '),
         "cmake": ("CMakeLists.txt", "PRIVATE digits)", "PRIVATE digits led)"),
     }
     name, old, new = scripts["scons" if tool == "scons" else "cmake"]
     script = project.folder / name
     text = script.read_text().replace(old, new)
-    call = "edgebuild_add_bf_driver(led SOURCES led.bf.c)\nadd_executable("
+    words = options.replace('="', ' "').replace(", ", " ")
+    call = f"edgebuild_add_bf_driver(led SOURCES led.bf.c {words})\nadd_executable("
     script.write_text(text.replace("add_executable(", call))
     header.write_text("#define PLACE 0x40000000u\n")
-    source.write_text('#include "board.h"\n' + LED)
+    source.write_text('#include "board.h"\n' + check + LED)
     project.build()
     header.write_text("#define PLACE 0x40000004u\n")
     assert project.build().starts == 1  # it is an input indeed
     header.unlink()
-    source.write_text("#define PLACE 0x40000000u\n" + LED)
+    source.write_text("#define PLACE 0x40000000u\n" + check + LED)
     built = project.build()
     assert built.starts == 1 and built.links <= 1, built.output
     assert nothing(project)

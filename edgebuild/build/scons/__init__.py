@@ -227,18 +227,29 @@ def bf_driver(
     more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
     env.Depends(products, [env.File(f) for f in more])
     beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # for headers that stay includes
-    _tell_editors(env, folder, sources, beside)
+    beside += [env.Dir(d).srcnode() for d in _words(env, options.get("INCLUDE_DIRS"))]
+    defines = [f"-D{d}" for d in _words(env, options.get("DEFINES"))]
+    forced = [f if f.has_builder() else f.srcnode() for f in map(env.File, _words(env, options.get("FORCE_INCLUDE")))]
+    read_with = [*defines, *(w for f in forced for w in ("-include", f.path))]
+    _tell_editors(env, folder, sources, beside, read_with)
     lines = folder.File(f"{name}.lines")  # defines the macros that #line has for the sources
     compiler = os.path.basename(str(env.subst("$CC")).split(" ")[0])
     more = [f"@{lines.path}"] if re.search(r"gcc|clang|^cc$", compiler) else []
-    built = env.Object(
-        products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=[*env.Flatten(env.get("CCFLAGS", [])), *more]
-    )
-    env.Depends(built, lines)
+    flags = [*env.Flatten(env.get("CCFLAGS", [])), *more, *read_with]
+    built = env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags)
+    env.Depends(built, [lines, *forced])
     return list(built)
 
 
-def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: list[Node]) -> None:
+def _words(env: Environment, value: Any) -> list[Any]:
+    """The values of an option: a list, or a text with commas between them."""
+    given = env.Flatten([value or []])
+    return [word for v in given for word in (str(env.subst(v)).split(",") if isinstance(v, str) else [v])]
+
+
+def _tell_editors(
+    env: Environment, folder: Node, sources: list[Node], beside: list[Node], read_with: list[str]
+) -> None:
     """Add rows to compile_commands.json, if `env` has one, for editors that parse the sources; they build nothing."""
     if "CompilationDatabase" not in env["BUILDERS"]:
         return
@@ -247,7 +258,7 @@ def _tell_editors(env: Environment, folder: Node, sources: list[Node], beside: l
     for s in sources:
         narrow = ["-Wno-c++11-narrowing", "-std=gnu++17"] if str(s).endswith(CPP_SUFFIXES) else []
         reader = env.Clone(CPPPATH=[support, *env.get("CPPPATH", []), *beside])
-        reader.Append(CPPDEFINES=["EDGEBUILD_SHORT_WORDS"], CCFLAGS=[*words, *narrow])
+        reader.Append(CPPDEFINES=["EDGEBUILD_SHORT_WORDS"], CCFLAGS=[*words, *narrow, *read_with])
         emit = env["BUILDERS"]["StaticObject"].emitter[os.path.splitext(str(s))[1]]
         emit([folder.File(f"{os.path.basename(str(s))}$OBJSUFFIX")], [s], reader)
 
