@@ -154,14 +154,18 @@ def test_cross_compiler_without_a_target_is_an_error(call: str, tmp_path: Path) 
 
 @pytest.mark.needs("gcc")
 def test_a_model_of_a_repository_and_a_header_that_every_source_includes(tmp_path: Path) -> None:
-    """The model and main.c lie in a folder that SCons looks into; declarations are nothing for an assembler."""
+    """Model, driver and main.c lie in a folder that SCons looks into; declarations are nothing for an assembler."""
     folder = sample(
         tmp_path / "here",
         f"{TOOL}Repository('../there')\n"
         "env = Environment(tools=['default', 'edgebuild'], toolpath=toolpath, CCFLAGS=['-include', 'stdint.h'])\n"
-        "env.Program('app', ['main.c', env.Model('digits', 'digits.onnx', WEIGHTS='asm')])\n",
+        "led = env.BfDriver('led', 'led.bf.c', INCLUDE_DIRS='inc')\n"
+        "env.Program('app', ['main.c', env.Model('digits', 'digits.onnx', WEIGHTS='asm'), led])\n",
     )
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "inc").mkdir(parents=True)
+    (tmp_path / "there" / "inc" / "pins.h").write_text("#define PLACE 0x40000000\n")
+    led = '#include "pins.h"\nbfGroup Led { bit on; };\nmake_device(Led, led, PLACE);\nvoid on(void) { led->on = 1; }\n'
+    (tmp_path / "there" / "led.bf.c").write_text(led)
     (folder / "digits.onnx").rename(tmp_path / "there" / "digits.onnx")
     (folder / "main.c").unlink()
     (tmp_path / "there" / "main.c").write_text(MAIN_C)

@@ -127,6 +127,10 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
             "env.EdgeBuildTest(env.Model('m', 'digits.onnx'), MIN_ACCURACY=1)",
             "EdgeBuildTest('m'): error: MIN_ACCURACY is that of LABELS",
         ),
+        (
+            "env.BfDriver('d', 'digits.onnx', INCLUDE_DIRS='no')",
+            "BfDriver('d'): error: INCLUDE_DIRS: no such folder: no",
+        ),
         ("env.Model('folder', '.')", "Model('folder'): error: Tried to lookup Dir '.' as a File"),
     ],
 )

@@ -34,7 +34,7 @@ from SCons.Action import Action
 from SCons.Defaults import processDefines
 from SCons.Environment import MethodWrapper, OverrideEnvironment
 from SCons.Errors import StopError
-from SCons.Node.FS import Base, File
+from SCons.Node.FS import Base, Dir, File
 from SCons.PathList import PathList
 from SCons.Subst import Literal
 from SCons.Tool import CScanner
@@ -216,6 +216,9 @@ def bf_driver(
     """
     where = f"BfDriver('{name}')"
     sources = _files(env, where, "the driver's sources are", sources)
+    folders = [_source(env.Dir(d)) for d in _words(env, options.get("INCLUDE_DIRS"))]
+    if missing := [d for d in folders if not os.path.isdir(d.abspath)]:
+        raise wrong(f"{where}: error: INCLUDE_DIRS: no such folder: {missing[0]}")
     outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
     value = env.Value(_flags(env, folder))
@@ -227,7 +230,7 @@ def bf_driver(
     more = files_beside(Path(env.File(file).srcnode().rfile().abspath)) if colon else []
     env.Depends(products, [env.File(f) for f in more])
     beside = list(dict.fromkeys(s.srcnode().rfile().dir for s in sources))  # for headers that stay includes
-    beside += [env.Dir(d).srcnode() for d in _words(env, options.get("INCLUDE_DIRS"))]
+    beside += folders
     defines = [f"-D{d}" for d in _words(env, options.get("DEFINES"))]
     forced = [f if f.has_builder() else f.srcnode() for f in map(env.File, _words(env, options.get("FORCE_INCLUDE")))]
     read_with = [*defines, *(w for f in forced for w in ("-include", f.path))]
@@ -239,6 +242,14 @@ def bf_driver(
     built = env.Object(products[0], CPPPATH=[*env.get("CPPPATH", []), *beside], CCFLAGS=flags)
     env.Depends(built, [lines, *forced])
     return list(built)
+
+
+def _source(node: Node) -> Node:
+    """The file or folder of a node: no copy in a variant folder, and that of a Repository if it is there."""
+    node = node.srcnode().disambiguate()
+    if isinstance(node, Dir):
+        return next((d for d in node.get_all_rdirs() if os.path.isdir(d.abspath)), node)
+    return node.rfile()
 
 
 def _words(env: Environment, value: Any) -> list[Any]:
@@ -510,14 +521,12 @@ def _request(
     files: list[Node] = []
 
     def relative(node: Node) -> str:
-        if not node.has_builder():
-            node = node.srcnode()  # not the copy in a variant folder
-            node = node if os.path.isdir(node.abspath) else node.rfile()  # `rfile` turns a missing entry into a file
-        return Path(os.path.relpath(node.abspath, folder.abspath)).as_posix()
+        place = node if isinstance(node, File) and node.has_builder() else _source(node)
+        return Path(os.path.relpath(place.abspath, folder.abspath)).as_posix()
 
     def named(file: Any) -> str:
         node = env.arg2nodes(file, env.fs.Entry)[0]
-        files.extend([] if os.path.isdir(node.srcnode().abspath) else [node])
+        files.extend([] if isinstance(_source(node), Dir) else [node])
         return relative(node)
 
     def text(o: Option, value: Any) -> Any:
