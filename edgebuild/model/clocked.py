@@ -21,19 +21,7 @@ from ..clock.configs import PowerModel, clock_plan
 from ..clock.emit import target_tree
 from ..clock.tree import Timing
 from . import ops
-from .energy.layer_cost import (
-    CACHE_SHARE,
-    GRANULARITIES,
-    Activation,
-    EnergyLayer,
-    KernelUse,
-    Work,
-    calibrated,
-    layers_of,
-    read_calibration,
-    require_timing,
-    work,
-)
+from .energy import layer_cost
 from .energy.select import SLACKS, ClockSchedule, StepForms, compare, select_all
 from .ir import Graph, Op
 from .kernels import kernel_of
@@ -76,14 +64,14 @@ class Choices:
 
     whole: Plan
     model: PowerModel
-    forms: tuple[tuple[Work, ...], ...]
+    forms: tuple[tuple[layer_cost.Work, ...], ...]
 
     @cached_property
-    def layers(self) -> tuple[EnergyLayer, ...]:
-        return layers_of(self.forms, self.model)
+    def layers(self) -> tuple[layer_cost.EnergyLayer, ...]:
+        return layer_cost.layers_of(self.forms, self.model)
 
     @cached_property
-    def plain(self) -> tuple[EnergyLayer, ...]:
+    def plain(self) -> tuple[layer_cost.EnergyLayer, ...]:
         """The layers when nothing is decoupled: the same kernels, each in one phase at one clock.
 
         A kernel that gathers is among them if it executes fewer instructions, so that decoupling is credited only with
@@ -93,7 +81,7 @@ class Choices:
         fastest = (
             each[0] if fixed else min(each, key=lambda w: w.in_one_phase.execute.instructions) for each in self.forms
         )
-        return layers_of([[w.in_one_phase] for w in fastest], self.model)
+        return layer_cost.layers_of([[w.in_one_phase] for w in fastest], self.model)
 
     def within(self, room: int) -> Choices:
         """The choices whose buffers take at most `room` bytes."""
@@ -122,7 +110,7 @@ def _room(whole: Plan, step: int, model: PowerModel) -> float:
     much as stays in the cache."""
     coupled = {m.name for m in whole.target.memories if m.tightly_coupled}
     memories = {m.name: m.capacity for m in arena_memories(whole.graph, whole.target, whole.request)}
-    waits = require_timing(model).sram_line_cycles > 0
+    waits = layer_cost.require_timing(model).sram_line_cycles > 0
     near = [name for name in memories if name in coupled or not waits] or list(memories)
     used = Counter(dict.fromkeys(near, 0))
     for b in whole.buffers:
@@ -139,10 +127,10 @@ def power_model(target: Target, request: ModelRequest) -> PowerModel:
         raise fail(f"--objective energy: target {target.name} has no clock tree", hints=hints)
     tree = target_tree(target)
     if request.calibration:
-        tree = calibrated(tree, read_calibration(request.calibration, tree))
+        tree = layer_cost.calibrated(tree, layer_cost.read_calibration(request.calibration, tree))
     placements = tree.power.run_ma if tree.power else ()
     model = PowerModel(clock_plan(tree, request.hse), CODE if CODE in placements else next(iter(placements), CODE))
-    require_timing(model)
+    layer_cost.require_timing(model)
     return model
 
 
@@ -166,7 +154,7 @@ def replan(whole: Plan, chosen: Decoupled, model: PowerModel) -> Plan | None:
         return None
     same = all(planned.places[n].memory == place.memory for n, place in whole.places.items() if n in planned.places)
     buffers = {n: size for s in planned.steps for n, size in s.inner.items() if n in map(scratch_name, chosen)}
-    waits = require_timing(model).sram_line_cycles > 0
+    waits = layer_cost.require_timing(model).sram_line_cycles > 0
     near = not waits or all(_coupled(planned, n) or size <= _cached(model) for n, size in buffers.items())
     return planned if same and near else None
 
@@ -181,7 +169,7 @@ def _as_chosen(planned: Plan, chosen: Decoupled) -> Iterator[bool]:
 
 def _cached(model: PowerModel) -> float:
     """Bytes that stay in the cache."""
-    return CACHE_SHARE * require_timing(model).cache_bytes
+    return layer_cost.CACHE_SHARE * layer_cost.require_timing(model).cache_bytes
 
 
 def _decoupled(whole: Plan, step_forms: StepForms) -> Decoupled:
@@ -192,24 +180,26 @@ def _decoupled(whole: Plan, step_forms: StepForms) -> Decoupled:
 # ---- Costs of steps
 
 
-def _forms(whole: Plan, section: Section, model: PowerModel) -> list[Work]:
+def _forms(whole: Plan, section: Section, model: PowerModel) -> list[layer_cost.Work]:
     """The step's work as it is, and decoupled with each granularity that its kernel can have."""
-    timing = require_timing(model)
+    timing = layer_cost.require_timing(model)
     forms = []
-    for g in GRANULARITIES:
+    for g in layer_cost.GRANULARITIES:
         uses = uses_of(whole, section, g)
         if g == 0 or any(u.kernel.traffic.rounds for u in uses):
-            forms.append(work(section.name, uses, timing, g))
+            forms.append(layer_cost.work(section.name, uses, timing, g))
     return forms
 
 
-def works(planned: Plan, timing: Timing) -> list[Work]:
+def works(planned: Plan, timing: Timing) -> list[layer_cost.Work]:
     """Work of the steps of a plan, each in the form that it has there."""
     forms = [0 if s.rolled else s.forms[0].granularity for s in planned.steps]
-    return [work(s.name, uses_of(planned, s, g), timing, g) for s, g in zip(planned.steps, forms, strict=True)]
+    return [
+        layer_cost.work(s.name, uses_of(planned, s, g), timing, g) for s, g in zip(planned.steps, forms, strict=True)
+    ]
 
 
-def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
+def uses_of(whole: Plan, section: Section, g: int) -> list[layer_cost.KernelUse]:
     """The kernels of a step and their work, decoupled with granularity g; none for a rolled run with g > 0."""
     if section.rolled is None:
         (op,) = section.ops
@@ -221,18 +211,18 @@ def uses_of(whole: Plan, section: Section, g: int) -> list[KernelUse]:
     return [_use(whole, *use) for use in uses]
 
 
-def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> KernelUse:
+def _use(whole: Plan, op: Op, kernel: Kernel, calls: int) -> layer_cost.KernelUse:
     graph = whole.graph
     reads = tuple(_operand(whole, n) for n in op.inputs if not graph.tensors[n].constant)
     iterations = prod(ops.nest(op, graph).extents.values())
-    return KernelUse(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
+    return layer_cost.KernelUse(kernel, calls, iterations, reads, _operand(whole, op.outputs[0]))
 
 
-def _operand(whole: Plan, name: str) -> Activation:
+def _operand(whole: Plan, name: str) -> layer_cost.Activation:
     t, root = whole.graph.tensors[name], whole.rolling.storage[name]
     inside: Mapping[str, str] = {k: v for s in whole.steps if s.rolled for k, v in s.rolled.inside.items()}
     pixel = t.shape[-1] * (t.bytes // max(t.elements, 1)) if t.shape else t.bytes
-    return Activation(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
+    return layer_cost.Activation(t.bytes, max(pixel, 1), _coupled(whole, inside.get(root, root)))
 
 
 def _coupled(planned: Plan, storage: str) -> bool:

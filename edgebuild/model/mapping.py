@@ -24,20 +24,8 @@ from .compile import graph_of, prepare
 from .ir import Graph, Op
 from .kernels import layer_of as kernel_layer
 from .kernels.offload import called, in_one_line, refusal
+from .plan.dma import levels
 from .plan.dma.assembly import candidates, far_memories, far_spaces, search_of
-from .plan.dma.levels import (
-    check_energies,
-    check_levels,
-    core_hardware,
-    engine_hardware,
-    engine_layer,
-    layer_of_op,
-    nearest,
-    power_of,
-    regions_of,
-    resized,
-    rooms,
-)
 from .plan.dma.residency import Residency
 from .plan.hierarchy.mapper import NoMapping, best, dory, loma
 from .plan.hierarchy.nest import Mapped, MappingCost, TiledLayer, layer_of, read_layers
@@ -94,7 +82,7 @@ def map_layers(
     """
     search, least = search_method(method), objective == "energy"
     if least:
-        check_energies(target, target.engines)
+        levels.check_energies(target, target.engines)
         if search[0] != "exact":
             hints = ["leave --search out; without --objective the energy of its mappings is printed"]
             raise fail(f"--objective energy: --search {method} is a rule that knows no energies", hints=hints)
@@ -102,14 +90,14 @@ def map_layers(
         return _of_model(prepare(source, scales=scales), target, search, limits, least)
     if scales != "file":
         raise fail("option 'scales': a file of layers has no scales", file=str(source), hints=["leave it out"])
-    check_levels(target)
+    levels.check_levels(target)
     if not source.is_file():
         raise fail("no such file", file=str(source))
     engine = next((e for e in target.engines if e.activations), None)
-    hardware = engine_hardware(target, engine) if engine else core_hardware(target)
-    room = limited(rooms(target, engine), limits)
+    hardware = levels.engine_hardware(target, engine) if engine else levels.core_hardware(target)
+    room = limited(levels.rooms(target, engine), limits)
     rows = [layer_of(row, hardware) for row in read_layers(source)]
-    rows = [replace(r, power=power_of(target, engine, r.nest.mac_count, least)) for r in rows]
+    rows = [replace(r, power=levels.power_of(target, engine, r.nest.mac_count, least)) for r in rows]
     return [_searched(layer, room, search, False, source) for layer in rows]
 
 
@@ -118,13 +106,15 @@ def _of_model(
 ) -> list[LayerMapping]:
     """Map the ops of a model, without views."""
     if not target.engines:
-        check_levels(target)
+        levels.check_levels(target)
     running = [op for op in graph.ops if not ops.SPECS[op.kind].view]
     if target.engines:
         return _on_engines(graph, running, target, search, limits, least)
-    near, home = nearest(target)
-    room, store = limited(rooms(target, None), limits), target.memory("weights")
-    layers = (layer_of_op(op, graph, target, form_of(target), (near, home, store), least=least) for op in running)
+    near, home = levels.nearest(target)
+    room, store = limited(levels.rooms(target, None), limits), target.memory("weights")
+    layers = (
+        levels.layer_of_op(op, graph, target, form_of(target), (near, home, store), least=least) for op in running
+    )
     return [_searched(layer, room, search, True, Path(graph.file)) for layer in layers]
 
 
@@ -149,16 +139,16 @@ def _on_engine(
             reasons.append((engine, why))
         elif engine.called:
             (kernel,) = called(kernel_layer(op, graph, replace(form_of(target), engines=(engine,))))
-            power = power_of(target, engine, ops.nest(op, graph).mac_count)
+            power = levels.power_of(target, engine, ops.nest(op, graph).mac_count)
             cycles = kernel.estimate * form_of(target).cycles_per_instruction
             picojoules = power.picojoules(cycles, cycles, 0.0) if power else None
             offers.append(LayerMapping(op.name, cycles=cycles, engine=engine.name, picojoules=picojoules))
         elif engine.memories:
-            check_levels(target)
-            room = limited({r.memory: r.bytes for r in regions_of(engine)}, limits)
-            spaces = nearest(target)[1], target.memory("weights")
+            levels.check_levels(target)
+            room = limited({r.memory: r.bytes for r in levels.regions_of(engine)}, limits)
+            spaces = levels.nearest(target)[1], target.memory("weights")
             form = replace(form_of(target), engine=engine)
-            layer = engine_layer(op, graph, target, engine, form, spaces, least=least)
+            layer = levels.engine_layer(op, graph, target, engine, form, spaces, least=least)
             mapped = _searched(layer, room, search, False, Path(graph.file))
             offers.append(replace(mapped, engine=engine.name))
         else:
@@ -264,9 +254,9 @@ def modelled(planner: Planner, earlier: Residency | None = None) -> tuple[float 
 
     `earlier`: an earlier search over the same network and rates, whose mappings are reused. Cycles None: nothing fits.
     """
-    target, near = planner.target, nearest(planner.target)[0]
+    target, near = planner.target, levels.nearest(planner.target)[0]
     for spaces in far_spaces(planner):
-        search = search_of(planner, rooms(target, None)[near.name], spaces)
+        search = search_of(planner, levels.rooms(target, None)[near.name], spaces)
         if earlier is not None:
             search = replace(search, tiles=earlier.tiles, runs=earlier.runs)
         if cycles := [path.cycles for path in candidates(search, search.layerwise(), (0.0,))]:
@@ -297,11 +287,11 @@ def sizes_of(text: str, target: Target) -> dict[str, list[int]]:
 
 def sweep(request: ModelRequest, target: Target, sizes: Mapping[str, Sequence[int]]) -> dict[tuple[int, ...], float]:
     """Cycles for every combination of sizes. More memory is never slower, as a plan need not use it."""
-    check_levels(target)
+    levels.check_levels(target)
     graph = graph_of(request)
     times, earlier = dict[tuple[int, ...], float](), None
     for key in sorted(product(*sizes.values()), reverse=True):
-        smaller = resized(target, zip(sizes, key, strict=True))
+        smaller = levels.resized(target, zip(sizes, key, strict=True))
         planner = Planner(graph, smaller, replace(request, map="auto", tile="off"))
         if not far_memories(planner):
             continue

@@ -28,14 +28,7 @@ from ...clock.tree import Gpio
 from .. import choices
 from ..clocked import power_model, works
 from ..compile import compile_model, emit, plan_model
-from ..energy.layer_cost import (
-    calibration_text,
-    calibration_words,
-    fit,
-    read_measurements,
-    read_supply_log,
-    require_timing,
-)
+from ..energy import layer_cost
 from ..formats import bound_file
 from ..kernels import kernel_of, layer_name
 from ..plan.choose import plan
@@ -264,12 +257,14 @@ def fitted(request: ModelRequest, measurements: Path, log: Path | None, output: 
     """
     target = load_target(request.target)
     model = power_model(target, replace(request, calibration=None))
-    measured = list(read_measurements(measurements))
+    measured = list(layer_cost.read_measurements(measurements))
     if log:
-        measured += read_supply_log(log, [c.name for c in model.plan.configs])
+        measured += layer_cost.read_supply_log(log, [c.name for c in model.plan.configs])
     decided = plan_model(request, target)
-    step_works = works(decided, require_timing(model))
-    calibration = fit(measured, step_works, model, str(measurements))
-    publish((Artifact(CALIBRATION, calibration_text(calibration).encode()),), output, owned=False)
-    words = calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"
+    step_works = works(decided, layer_cost.require_timing(model))
+    calibration = layer_cost.fit(measured, step_works, model, str(measurements))
+    publish((Artifact(CALIBRATION, layer_cost.calibration_text(calibration).encode()),), output, owned=False)
+    words = (
+        layer_cost.calibration_words(calibration, model, step_works, measured) + f"written: {output / CALIBRATION}\n"
+    )
     return words, {**asdict(calibration), "file": str(output / CALIBRATION)}
