@@ -16,7 +16,7 @@ from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model.compile import compile_model
-from edgebuild.model.kernels.costs import cycles_of
+from edgebuild.model.kernels import cycles_of
 from edgebuild.model.verify import verify
 from tests.bench import ROOT, models
 

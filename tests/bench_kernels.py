@@ -20,8 +20,7 @@ from edgebuild.base.request import model_request
 from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.compile import compile_model, plan_model
-from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.costs import cycles_of
+from edgebuild.model.kernels import cycles_of, kernel_of
 from edgebuild.model.verify import verify
 from tests.bench import ROOT, models
 from tests.layer_models import ELEMENTS, LAYERS, written

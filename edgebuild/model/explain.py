@@ -21,8 +21,7 @@ from ..base.target import load_target
 from ..base.text import comment
 from .compile import plan_model
 from .ir import Graph, Op
-from .kernels import ROWS, kernel_of, layer_name, layer_of
-from .kernels.costs import code_bytes
+from .kernels import ROWS, code_bytes, kernel_of, layer_name, layer_of
 from .kernels.row import KernelLayer, Row
 from .ops.base import Form, Kernel
 from .plan.search import Plan

@@ -25,7 +25,7 @@ from .emit.code import program as make_program
 from .emit.code import source
 from .emit.report import level_steps
 from .ir import Graph
-from .kernels.costs import cycles_of
+from .kernels import cycles_of
 from .plan.choose import plan
 from .plan.dma.assembly import check_request, mapped_plan, with_dma_memories
 from .plan.dma.levels import unstated_energies

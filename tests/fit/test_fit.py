@@ -15,7 +15,7 @@ from edgebuild.base.target import load_target
 from edgebuild.cli import main
 from edgebuild.model.compile import compile_model, plan_model, prepare
 from edgebuild.model.fitting import Fit, FitRow, best_first, chosen_targets
-from edgebuild.model.kernels.costs import PER_COST
+from edgebuild.model.kernels import PER_COST
 from edgebuild.model.program_size import counts, rv32c, thumb2, v6m
 from edgebuild.model.verify import measure
 from tests.conftest import ROOT, run

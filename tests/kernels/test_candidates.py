@@ -21,8 +21,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.emit.call_loops import Letter, NumberNeeded
 from edgebuild.model.ir import Array, Graph
-from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.costs import printed
+from edgebuild.model.kernels import kernel_of, printed
 from edgebuild.model.ops.base import Kernel
 from edgebuild.model.plan.search import form_of
 from tests.graphs import KINDS, thrown

@@ -21,8 +21,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels
 from edgebuild.model.clocked import uses_of
 from edgebuild.model.compile import compile_model, emit, plan_model
-from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.costs import code_bytes
+from edgebuild.model.kernels import code_bytes, kernel_of
 from edgebuild.model.plan.choose import plan
 from edgebuild.model.plan.kernel_selection import MAX_SLOWER
 from edgebuild.model.plan.search import Plan, form_of

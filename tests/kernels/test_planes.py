@@ -14,8 +14,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import kernels, ops
 from edgebuild.model.compile import compile_model, plan_model
 from edgebuild.model.ir import Graph, Tensor
-from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.costs import printed
+from edgebuild.model.kernels import kernel_of, printed
 from edgebuild.model.plan.search import form_of
 from edgebuild.model.verify import verify
 from tests.kernels.test_gathered import Wide

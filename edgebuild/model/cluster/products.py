@@ -18,7 +18,7 @@ from ..compile import check_weights, compile_model, emit, prepare
 from ..emit.code import cluster_header
 from ..formats.format import Bound, Shapes
 from ..ir import ITEM_BYTES, Graph, Link, Op
-from ..kernels.costs import source_bytes
+from ..kernels import source_bytes
 from ..ops.moves import EVERYONE
 from ..plan.check.replay import BrokenPlan
 from ..plan.choose import plan

@@ -22,8 +22,7 @@ from ...base.text import identifier, wrapped
 from .. import kernels, ops, surface
 from ..interface_of import interface_of
 from ..ir import Op, Tensor
-from ..kernels import CONDITIONS, Helper
-from ..kernels.costs import SHARED_FROM, printed
+from ..kernels import CONDITIONS, SHARED_FROM, Helper, printed
 from ..kernels.offload import engine_call
 from ..ops.base import C_TYPES, Constant, FourBytes, Kernel
 from ..plan.printed import Moves, RolledCalls, Share, StreamedRun, TiledOp

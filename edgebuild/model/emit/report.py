@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .. import ops
 from ..ir import Graph, Op, Tensor
-from ..kernels.costs import cycles_of
+from ..kernels import cycles_of
 from ..kernels.offload import engine_call, in_one_line, refusal
 from ..plan.choose import mac_overhead
 from ..plan.printed import SLOTS, Copy, Start, TiledOp, UncopiedOp, newest_name

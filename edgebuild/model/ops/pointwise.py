@@ -591,7 +591,7 @@ def kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         name = "table" if len(operands) == 1 and y.dtype == "int8" else op.attrs["function"]
         each = quantised_instructions(name, operands[-1].dtype, form.core, graph.arithmetic.rounds_once)
     cost = 20.0 + each * count
-    return Kernel("pointwise.c.j2", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
+    return Kernel("elementwise.c:pointwise", stem, shape, tuple(constants), numbers, estimate=cost, placed=form.rolled)
 
 
 def _text(op: Op, x: Tensor, arithmetic: Arithmetic) -> str:

@@ -13,8 +13,7 @@ from math import inf
 from zlib import crc32
 
 from ..ir import Graph, Op
-from ..kernels import kernel_of
-from ..kernels.costs import OF_CALL, code_bytes
+from ..kernels import OF_CALL, code_bytes, kernel_of
 from ..ops.base import Form, Kernel
 from .memory.problem import aligned
 from .section import Section, cost, scratch_name

@@ -18,7 +18,7 @@ from ...base.target import Memory, Target
 from ...base.text import FILE, NAME
 from .. import ops
 from ..ir import Graph
-from ..kernels.costs import cycles_of
+from ..kernels import cycles_of
 from ..ops.base import PORTABLE, Form, Wish
 from .check.replay import replay
 from .cuts import Cutter, little_more, sliced

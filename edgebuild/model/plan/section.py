@@ -18,8 +18,7 @@ import numpy as np
 from ...base.target import Target
 from .. import ops
 from ..ir import Array, Graph, Op
-from ..kernels import kernel_of
-from ..kernels.costs import cycles_of
+from ..kernels import cycles_of, kernel_of
 from ..ops.base import PER_BYTE_KEPT, PER_CALL, PER_ROW_CALL, PER_ROW_KEPT, PER_TURN, PIXELS, Form, Kernel
 from .memory.problem import aligned
 from .printed import Step, newest_name

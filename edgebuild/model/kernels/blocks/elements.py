@@ -138,7 +138,7 @@ def rescaled(layer: KernelLayer) -> Kernel | None:
     table = Constant("table", SPECS[op.kind].reference(op, graph, INT8), "results of -128 to 127")
     shape: dict[str, Any] = {"expression": "table[x[i] + 128]", "N": count, "loops": ()}
     return replace(
-        k, template="pointwise.c.j2", shape=shape, constants=(table,), scalars={}, variant="table",
+        k, template="elementwise.c:pointwise", shape=shape, constants=(table,), scalars={}, variant="table",
         estimate=20.0 + 5.0 * count,
     )  # fmt: skip
 

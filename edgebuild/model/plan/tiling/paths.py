@@ -26,7 +26,7 @@ from math import prod
 
 from ... import ops
 from ...ir import ITEM_BYTES, Graph, Grouped, Nest, Op, Quant, Same, Spread, Tensor, Window, input_range, separable
-from ...kernels import costs
+from ...kernels import OF_CALL, OF_KERNEL
 from ...ops.base import Ranges, is_float, unchanged
 from ...ops.moves import neighbours
 from ...ops.spatial import bias_quant
@@ -369,7 +369,7 @@ class Estimate:
                 continue
             kinds = self._kinds(i)
             outer = prod(self.tiling.counts[:-1])  # parts in the last dimension are made in loops
-            code += costs.OF_CALL * outer * kinds[-1] * (2 if slices else 1) + costs.OF_KERNEL * (prod(kinds) - 1)
+            code += OF_CALL * outer * kinds[-1] * (2 if slices else 1) + OF_KERNEL * (prod(kinds) - 1)
             if path.fan_in and i == len(path.ops) - 1:
                 most = max(most, before + slices)
                 break
