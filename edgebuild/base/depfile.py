@@ -23,7 +23,8 @@ def make_depfile(target: str, prerequisites: Sequence[str]) -> str:
         if re.search(r"\(.*\)$", path):
             raise fail("a path that ends as 'a(b)' cannot stand in a depfile: make looks into an archive", file=path)
     order = sorted(prerequisites, key=lambda path: "=" in path)
-    return rule(_in_make(target).replace("%", "\\%"), (_in_make(_no_home(path)) for path in order))
+    order = [f"./{path}" if path.startswith("~") else path for path in order]  # `~` would be a home folder
+    return rule(_in_make(target).replace("%", "\\%"), map(_in_make, order))
 
 
 def unread_by_make(target: str, prerequisites: Iterable[str]) -> Diagnostic | None:
@@ -68,8 +69,3 @@ def _in_make(path: str) -> str:
         path = re.sub(r"([*?\[\\])", r"\\\1", path)
     path = re.sub(r"(\\+)(?=[ \t#:|=]|$)", r"\1\1", path)
     return re.sub(r"([ \t#:|])", r"\\\1", path).replace("$", "$$")
-
-
-def _no_home(path: str) -> str:
-    """The path without a leading `~`, which make would expand to a home folder."""
-    return f"./{path}" if path.startswith("~") else path

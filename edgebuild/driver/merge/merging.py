@@ -307,15 +307,12 @@ def _unreadable(f: Function, merged: Merged) -> Iterator[Diagnostic]:
             continue
         harmless = () if merged.translated(site) else ("0", "1")
         blind = [s for s in slots.values() if "r" not in s.access and s.back not in harmless]
-        text = _assign(min(blind, key=lambda s: s.lsb)) if blind else ""
+        lowest = min((s.lsb, s.name) for s in blind)[1] if blind else ""
+        text = f"the store writes back '{lowest}', which cannot be read: assign it first" if blind else ""
         if None in loaded and not merged.translated(site):
             text = text or _kept(merged.register(site.parts[0][0]))
         if text:
             yield site.left.where.says(text)
-
-
-def _assign(slot: Slot) -> str:
-    return f"the store writes back '{slot.name}', which cannot be read: assign it first"
 
 
 def _kept(register: Register) -> str:
@@ -423,10 +420,9 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
         return errors, warnings
     runs = contexts(cdfg)
     off = {name: guarded(f) for name, f in cdfg.functions.items()}
+    facts = Facts(dialect, merged.conflicts.refs)
     writes = [
-        (name, r)
-        for name, r in merged.all()
-        if r.kind == "w" and not _race_intended(Facts(dialect, merged.conflicts.refs), r)
+        (name, r) for name, r in merged.all() if r.kind == "w" and not all(facts.of(a).shared for a in r.accesses)
     ]
     for name, region in writes:
         a = region.place
@@ -450,10 +446,6 @@ def races(dialect: Dialect, cdfg: Cdfg, merged: Merged) -> tuple[list[Diagnostic
                 errors.append(a.where.says(f"{text}; bf_critical protects it, {way} says that it is meant"))
             break
     return errors, warnings
-
-
-def _race_intended(facts: Facts, region: Region) -> bool:
-    return all(facts.of(a).shared for a in region.accesses)
 
 
 def _one_register(merged: Merged, a: Region, b: Region) -> bool:

@@ -274,11 +274,6 @@ class Printed:
     hidden: tuple[str, ...]
 
 
-def functions_to_print(unit: clang.Unit, dialect: Dialect) -> list[Cursor]:
-    """The functions with an access of which a part is only in a macro's expansion."""
-    return [f for f in unit.functions if _hides(f, unit.text, dialect)]
-
-
 def whole(f: Cursor, text: bytes) -> Printed:
     """A function with macros expanded. Its head stays: C allows attributes only in front of the name."""
     start, end = clang.span(f)
@@ -693,7 +688,7 @@ def has_groups(header: Path) -> bool:
 
 def _without_macros(name: str, unit: clang.Unit, dialect: Dialect, text: Lined, parse: Parse) -> Lined:
     """The text with macros expanded in statements whose accesses come out of macros."""
-    functions = functions_to_print(unit, dialect)
+    functions = [f for f in unit.functions if _hides(f, unit.text, dialect)]
     if not functions:
         return text
     pieces = [whole(f, text.data) for f in functions]

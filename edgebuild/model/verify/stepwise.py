@@ -317,7 +317,8 @@ def _directed(
 ) -> Iterator[tuple[int, str, str, Array, Array]]:
     """Results of a step's ops in directed rounds, computed from recorded operands, as `_judged` yields them."""
     graph, step_ops = plot.graph, plot.steps[step]
-    if len(step_ops) == 1 and _is_sum_of_one(step_ops[0], graph):
+    alone = len(step_ops) == 1 and ops.SPECS[step_ops[0].kind].total is not None
+    if alone and sum(not t.constant for t in graph.operands(step_ops[0])) == 1:
         yield from _directed_sums(plot, step, step_ops[0], numbers, seen)
         return
     for number in numbers:
@@ -330,11 +331,6 @@ def _directed(
             if name in results:
                 yield number, name, op.name, results[name], right
                 walk.know(name, results[name])
-
-
-def _is_sum_of_one(op: Op, graph: Graph) -> bool:
-    """Whether the op sums products of one computed operand and constants."""
-    return ops.SPECS[op.kind].total is not None and sum(not t.constant for t in graph.operands(op)) == 1
 
 
 def _directed_sums(
@@ -431,14 +427,10 @@ def _rounded(op: Op, graph: Graph, values: Mapping[str, Array], share: float) ->
         return spec.moved(op, graph, share, *operands).reshape(graph.result(op).shape)
     if share and _rounds_reals(op, graph):
         operands = [
-            _shifted_reals(x, share) if t.dtype == "float32" and t.name in graph.producers else x
+            x + np.float32(share * largest(x)) if t.dtype == "float32" and t.name in graph.producers else x
             for t, x in zip(graph.operands(op), operands, strict=True)
         ]
     return spec.reference(op, graph, *operands).reshape(graph.result(op).shape)
-
-
-def _shifted_reals(x: Array, share: float) -> Array:
-    return np.asarray(x + np.float32(share * largest(x)), x.dtype)
 
 
 def _ops_are_near(graph: Graph, values: dict[str, Array], oracle: Oracle, slack: int) -> bool:

@@ -242,7 +242,8 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
     return Kernel(
         "arm_dsp/windows.c:winograd", s.stem, shape, (constant,), scalars,
         scratch=inputs + sums + pointers + (PLACES * c if padded else 0), variant="dsp winograd",
-        estimate=_instructions(s, tiles, groups), pace=_pace(form, groups),
+        estimate=_instructions(s, tiles, groups),
+        pace=1 + 0.12 / groups if SLOW_FLASH in form.core else 0.91,  # against TWO_PIXELS (`verify --cycles`)
         traffic=Traffic(passes=-(-tiles // at_once)),
     )  # fmt: skip
 
@@ -265,8 +266,3 @@ def _at_borders(s: Sums) -> int:
         counts.append((len(starts), sum(0 <= at <= size - 4 for at in starts)))
     (rows, inner_rows), (columns, inner_columns) = counts
     return rows * columns - inner_rows * inner_columns
-
-
-def _pace(form: Form, groups: int) -> float:
-    """Cycles of an instruction against those of TWO_PIXELS (`verify --cycles`, layers of many shapes)."""
-    return 1 + 0.12 / groups if SLOW_FLASH in form.core else 0.91

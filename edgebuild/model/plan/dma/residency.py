@@ -290,10 +290,12 @@ class Residency:
         names = self.names(op, held)
         mappings = self.tiles.setdefault((at, names, homes), [])
         room = min(room, self.passing) if self.passed_by(op) - names else room
+        # A bound on cycles, or energy, within `room`: the score within more room.
+        least = max((tiles.cycles.score for had, tiles in mappings if had >= room), default=0.0)
         for had, tiles in mappings:
             if had >= room >= tiles.level1_bytes:
                 return tiles
-            if room > had and tiles.cycles.score <= ALIKE * self.least_of(mappings, room):
+            if room > had and tiles.cycles.score <= ALIKE * least:
                 return tiles
         layer, cheapest = self.layer(at, held), None
         with suppress(NoMapping):
@@ -311,10 +313,6 @@ class Residency:
     def homes_of(self, op: Op) -> dict[str, Memory]:
         """Memories of those operands and results of an op that do not lie in the second level."""
         return {name: self.homes[self.cutter.rolling.storage[name]] for name in self.names(op, self.homes)}
-
-    def least_of(self, mappings: Sequence[tuple[int, MappedOp | PlannedUncopiedOp]], room: int) -> float:
-        """Lower bound on an op's cycles, or energy, within `room` bytes: its score within more room."""
-        return max((tiles.cycles.score for had, tiles in mappings if had >= room), default=0.0)
 
 
 def _subsets(names: list[str]) -> Iterator[frozenset[str]]:
