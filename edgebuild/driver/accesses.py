@@ -306,7 +306,17 @@ def absence(a: Access, blocks: Sequence[Block]) -> str:
             if r.offset == offset and r.bits != bits:
                 sizes = f"with {r.bits} bits, the access {bits}"
                 return f"the description has {r.full_name} {sizes}; a patch of svdtools may correct it"
-    return "the description has no such register"
+    where, base, index = a.address, a.address.base, a.address.index
+    terms = [_in_words(base)] if base else []
+    terms += [f"{where.offset:#x}"] if where.offset or not base else []
+    terms += [f"{where.stride} * {_in_words(index)}"] if index else []
+    computed = ", which is computed at run time" if base or index else ""
+    return f"the description has no such register at {' + '.join(terms)}{computed}"
+
+
+def _in_words(x: ir.Expression) -> str:
+    name = getattr(x.bare, "name", "") or " ".join(x.source.decode("utf-8", "replace").split())
+    return f"'{name}'" if name else "an expression"  # in the argument of a macro
 
 
 def _kind(block: Block) -> str:
