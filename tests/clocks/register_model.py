@@ -7,10 +7,14 @@ register access, so that flags come up late, as they do in the chip: a program t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
 
 from edgebuild.clock.configs import ClockPlan
 from edgebuild.clock.tree import Scale
 
+HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())  # registers in the vendors' headers
 ACCESS_CYCLES = 8  # of SYSCLK, from one register access to the next: a poll loop
 MUX_US = 0.3  # until SWS follows SW, longer than one access at any clock
 PLL_STOP_US = 5.0

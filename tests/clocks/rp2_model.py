@@ -6,14 +6,9 @@ passes with every access, so that a program that does not wait is caught.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
-
 from edgebuild.clock.configs import ClockPlan
-from tests.clocks.register_model import ACCESS_CYCLES, HSE_START_US, MUX_US, Violation
+from tests.clocks.register_model import ACCESS_CYCLES, HEADERS, HSE_START_US, MUX_US, Violation
 
-HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
 NEVER = float("inf")
 ROSC_MHZ = 6.5
 DELAY_US = 6000.0  # of the crystal's counter; tests do not wait for it

@@ -5,15 +5,11 @@ Addresses and bits are those of `headers.yaml`, limits those below. Time passes 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
-import yaml
-
 from edgebuild.clock.configs import ClockPlan
-from tests.clocks.register_model import ACCESS_CYCLES, HSE_START_US, Violation
+from tests.clocks.register_model import ACCESS_CYCLES, HEADERS, HSE_START_US, Violation
 
-HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
 NEVER = float("inf")
 
 

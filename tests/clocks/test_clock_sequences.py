@@ -19,7 +19,8 @@ from tests.clocks.mutations import SEEDED, caught
 
 pytestmark = pytest.mark.needs("arm-none-eabi-gcc")
 CHIPS = ("stm32f767", "stm32f429", "stm32f411")  # of which currents are known
-SWITCHED = [name for name in clock_names() if load_clock_tree(name).registers]
+TREES = {name: load_clock_tree(name) for name in clock_names()}
+SWITCHED = [name for name, tree in TREES.items() if tree.registers]
 PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
     "slow HSE": lambda tree: clock_plan(tree, max(8_000_000, tree.hse.crystal_hz[0])),
     "fast HSE": lambda tree: clock_plan(tree, (tree.hse.bypass_hz or tree.hse.crystal_hz)[1]),
@@ -30,7 +31,7 @@ PLANS: dict[str, Callable[[ClockTree], ClockPlan]] = {
 
 
 def can(chip: str, kind: str) -> bool:
-    tree = load_clock_tree(chip)
+    tree = TREES[chip]
     facts = {"USB": tree.pll.q, "MSI": tree.msi_hz, "HSI": tree.hsi_hz}
     return facts.get(kind, True) is not None
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.base.target import hal_dir, load_target
 from edgebuild.clock.configs import PowerModel, clock_plan
 from edgebuild.clock.emit import clock_files, target_tree
 from edgebuild.clock.tree import clock_names, load_clock_tree
+from tests.clocks.register_model import HEADERS
 from tests.clocks.trees import whole
 
 COMPLETE = {"stm32f767", "stm32f429", "stm32f411"}
@@ -52,7 +52,7 @@ def test_unknown_registers_are_refused() -> None:
 def test_addresses_and_bits_are_those_of_the_vendors_headers(name: str) -> None:
     registers = load_clock_tree(name).registers
     assert registers
-    headers = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())[name]["registers"]
+    headers = HEADERS[name]["registers"]
     for register, (address, fields) in headers.items():
         assert registers.map[register].address == address, register
         assert {f: list(registers.map[register].fields[f]) for f in fields} == fields, register

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-
-import yaml
 
 from edgebuild.clock.configs import ClockPlan
 from tests.clocks.register_model import (
     ACCESS_CYCLES,
+    HEADERS,
     HSE_START_US,
     MUX_US,
     PLL_STOP_US,
@@ -26,7 +24,6 @@ from tests.clocks.register_model import (
 from tests.clocks.rp2_model import MAX_MHZ, Rp2Model
 from tests.clocks.small_models import SMALL, SmallModel
 
-HEADERS = yaml.safe_load((Path(__file__).parent / "headers.yaml").read_text())
 NEVER = float("inf")
 Get = Callable[[str], int]
 Dividers = tuple[float, float, float, float]  # oscillator to reference, reference to VCO, VCO to SYSCLK, VCO to 48 MHz

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from copy import deepcopy
+from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -41,13 +42,11 @@ CASES = {
 Report = dict[str, Any]
 
 
+@cache
 def report(case: str) -> Report:
     target, options = CASES[case]
     artifacts = compile_model(model_request(DIGITS, "digits", target, options))
     return json.loads(next(a.data for a in artifacts if a.name == "digits_report.json"))  # type: ignore[no-any-return]
-
-
-REPORTS = {case: report(case) for case in CASES}
 
 
 class Page(HTMLParser):
@@ -88,7 +87,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("case", CASES)
 def test_columns_of_layers_add_up(case: str) -> None:
-    r = REPORTS[case]
+    r = report(case)
     for key in ("calls", "macs", "weights_bytes", "estimated_instructions"):
         assert sum(row[key] for row in r["layers"]) == r["totals"][key]
     rom, totals = r["rom"], r["totals"]
@@ -103,8 +102,8 @@ def test_columns_of_layers_add_up(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_page_is_one_file_whose_tables_add_up(case: str) -> None:
-    text = page([REPORTS[case]], REPORTS["whole"])
-    assert text == page([REPORTS[case]], REPORTS["whole"])
+    text = page([report(case)], report("whole"))
+    assert text == page([report(case)], report("whole"))
     assert len(text.encode()) < 300_000
     view = Page(text)
     assert all(address.startswith(("#", "data:")) for address in view.addresses)
@@ -120,7 +119,7 @@ def test_a_page_is_one_file_whose_tables_add_up(case: str) -> None:
 
 
 def test_names_from_a_model_are_words_and_no_markup() -> None:
-    r = deepcopy(REPORTS["whole"])
+    r = deepcopy(report("whole"))
     r["layers"][0]["name"] = r["model"]["file"] = '<script>alert("x")</script>&'
     text = page([r])
     assert text.count("<script>") == 1
@@ -130,7 +129,7 @@ def test_names_from_a_model_are_words_and_no_markup() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_buffer_has_a_box_within_its_lane(case: str) -> None:
-    r = REPORTS[case]
+    r = report(case)
     own = [b for b in r["layout"]["buffers"] if "view_of" not in b]
     root = ElementTree.fromstring(memory_picture(r).svg())
     titles = [(e, e[0].text or "") for e in root if e.tag.endswith("rect") and len(e)]
@@ -158,7 +157,7 @@ def test_words_inside_of_boxes_can_be_read_and_are_not_cut() -> None:
         assert all(ink in style and contrast(ink, ground) >= 4.5 for ink in inks)
     head = {"#f3f5f7": "#1b1f24", "#161b22": "#e6edf3"}
     assert all(contrast(*pair) >= 4.5 for pair in head.items())
-    root = ElementTree.fromstring(bar_picture(REPORTS["whole"]["layers"], "macs", "", "MACs").svg())
+    root = ElementTree.fromstring(bar_picture(report("whole")["layers"], "macs", "", "MACs").svg())
     for text in (e for e in root if e.tag.endswith("text")):
         x, size = float(text.get("x", "")), 6.4 * len("".join(text.itertext()))
         assert x - size * (text.get("text-anchor") == "end") >= 0
@@ -172,7 +171,7 @@ def test_ticks_are_round_and_within(most: float, marks: int) -> None:
 
 
 def test_points_of_the_roofline_are_below_the_roofs() -> None:
-    drawing = roofline(REPORTS["whole"]["layers"])
+    drawing = roofline(report("whole")["layers"])
     assert drawing is not None
     (roof,) = (s for s in drawing.shapes if s.kind == "polyline")
     corners = [tuple(map(float, pair.split(","))) for pair in roof.points.split()]
@@ -180,12 +179,12 @@ def test_points_of_the_roofline_are_below_the_roofs() -> None:
         (x0, y0), (x1, y1), _ = corners
         top = y1 if each.x >= x1 else y0 + (y1 - y0) * (each.x - x0) / (x1 - x0)
         assert each.y >= top - 0.2
-    assert roofline([row for row in REPORTS["whole"]["layers"] if not row["macs"]]) is None
+    assert roofline([row for row in report("whole")["layers"] if not row["macs"]]) is None
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_trace_has_the_steps_one_after_the_other(case: str) -> None:
-    r = REPORTS[case]
+    r = report(case)
     events = json.loads(trace([r, r]))["traceEvents"]
     assert {e["ph"] for e in events} == {"M", "X", "C"}
     assert {e["pid"] for e in events} == {1, 2}
@@ -201,14 +200,14 @@ def test_a_trace_has_the_steps_one_after_the_other(case: str) -> None:
 
 
 def test_counters_of_a_trace_have_the_live_bytes() -> None:
-    r = REPORTS["whole"]
+    r = report("whole")
     counters = [e["args"]["live"] for e in json.loads(trace([r]))["traceEvents"] if e["ph"] == "C"]
     assert max(counters) <= r["ram"]["arena_bytes"]
     assert counters[-1] == 0
 
 
 def test_a_comparison_names_what_differs() -> None:
-    old, new = REPORTS["whole"], deepcopy(REPORTS["whole"])
+    old, new = report("whole"), deepcopy(report("whole"))
     assert not comparison(old, new)["ops"]["changed"]
     assert all(row["change"] == 0 for row in comparison(old, new)["figures"])
     new["ram"]["arena_bytes"] += 138
@@ -238,7 +237,7 @@ def test_a_comparison_names_what_differs() -> None:
     ],
 )
 def test_limits(text: str, broken: bool) -> None:
-    old, new = REPORTS["whole"], deepcopy(REPORTS["whole"])
+    old, new = report("whole"), deepcopy(report("whole"))
     assert old["ram"]["arena_bytes"] == 1380
     new["ram"]["arena_bytes"] = 1518
     result = comparison(old, new, [limit_of(text)])
@@ -261,13 +260,13 @@ def test_limits(text: str, broken: bool) -> None:
 )
 def test_wrong_limits(text: str, message: str) -> None:
     with pytest.raises(EdgebuildError, match=re.escape(message)):
-        comparison(REPORTS["whole"], REPORTS["whole"], [limit_of(text)])
+        comparison(report("whole"), report("whole"), [limit_of(text)])
 
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {case: tmp_path / f"{case}.json" for case in CASES}
     for case, file in files.items():
-        file.write_text(json.dumps(REPORTS[case]))
+        file.write_text(json.dumps(report(case)))
     whole, rolled = str(files["whole"]), str(files["rolled"])
     out, events = tmp_path / "r.html", tmp_path / "t.json"
     assert main(["report", whole, rolled, "-o", str(out), "--trace", str(events), "--compare", rolled]) == 0
@@ -275,7 +274,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["diff", rolled, whole, "--json", "-"]) == 0
     compared = json.loads(capsys.readouterr().out)
     arena = next(row for row in compared["figures"] if row["figure"] == "arena")
-    assert (arena["old"], arena["new"]) == tuple(figures(REPORTS[c])["arena"] for c in ("rolled", "whole"))
+    assert (arena["old"], arena["new"]) == tuple(figures(report(c))["arena"] for c in ("rolled", "whole"))
     junit = tmp_path / "d.xml"
     assert main(["diff", rolled, whole, "--fail-if", "arena>+2%", "--fail-if", "macs>+2%", "--junit", str(junit)]) == 1
     assert ElementTree.parse(junit).getroot().get("failures") == "1"
@@ -283,16 +282,16 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("wrong", "message"),
     [
         ("{}", "not a report of a model"),
         ("[1", "not a report:"),
-        (json.dumps({**REPORTS["whole"], "rom": 1}), "not a report as edgebuild writes it: TypeError"),
-        (json.dumps({**REPORTS["whole"], "schema": 1}), "a report of schema 1, and this is edgebuild with schema 2"),
+        ({"rom": 1}, "not a report as edgebuild writes it: TypeError"),
+        ({"schema": 1}, "a report of schema 1, and this is edgebuild with schema 2"),
     ],
 )
-def test_wrong_reports(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "r.json").write_text(text)
+def test_wrong_reports(wrong: str | Report, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.json").write_text(wrong if isinstance(wrong, str) else json.dumps(report("whole") | wrong))
     assert main(["report", str(tmp_path / "r.json"), "-o", str(tmp_path / "r.html")]) == 1
     assert message in capsys.readouterr().err
     assert main(["diff", str(tmp_path / "r.json"), str(tmp_path / "r.json")]) == 1
@@ -316,7 +315,7 @@ def test_the_schema_is_the_table_of_the_docs(capsys: pytest.CaptureFixture[str])
     assert FILE.read_text() == schema(), "run `python -m tests.report_schema`"
     assert main(["report", "--schema"]) == 0
     stated = json.loads(capsys.readouterr().out)
-    for r in REPORTS.values():
+    for r in map(report, CASES):
         assert check(r, stated) == []
 
 
