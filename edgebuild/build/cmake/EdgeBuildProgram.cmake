@@ -161,11 +161,13 @@ function(edgebuild_add_test target)
     if(given)
       list(APPEND given "${chip}")
     endif()
-    foreach(value IN ITEMS CMAKE_CURRENT_LIST_FILE target chip)
-      _edgebuild_json_string(${value}_text "${${value}}")
-    endforeach()
-    _edgebuild_check_later("{\"file\": ${CMAKE_CURRENT_LIST_FILE_text}, \"target\": ${target_text},
-      \"chip\": ${chip_text}, \"counts\": ${counts}, \"function\": \"edgebuild_add_test\"}\n")
+    if(NOT chip MATCHES "\\$<") # what generator expressions become is not known yet
+      foreach(value IN ITEMS CMAKE_CURRENT_LIST_FILE target chip)
+        _edgebuild_json_string(${value}_text "${${value}}")
+      endforeach()
+      _edgebuild_check_later("{\"file\": ${CMAKE_CURRENT_LIST_FILE_text}, \"target\": ${target_text},
+        \"chip\": ${chip_text}, \"counts\": ${counts}, \"function\": \"edgebuild_add_test\"}\n")
+    endif()
     cmake_path(GET chip STEM short)
     cmake_path(GET file STEM name)
     set(test "model_${name}_${short}")
