@@ -7,6 +7,7 @@ values replace the parent's. Unknown keys, wrong types and impossible values are
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -119,12 +120,27 @@ class Runner:
 
 
 @dataclass(frozen=True)
+class BootWords:
+    """Words that the chip reads before it starts a program: `at` bytes behind the begin of the memory for code."""
+
+    at: Size
+    words: tuple[Size, ...]
+
+    def __post_init__(self) -> None:
+        if self.at % 4 or any(word >> 32 for word in self.words):
+            raise ValueError("boot words have 32 bits, and their address is a multiple of 4")
+
+
+@dataclass(frozen=True)
 class Firmware:
     """Parts of a bare-metal program besides the user's code; paths are below the hal folder."""
 
     startup: tuple[str, ...]
     linker: str
     stack: Size  # bytes reserved at the bottom of the memory with the role `stack`
+    boot: tuple[BootWords, ...] = ()
+    vector_sum: bool = False  # whether the boot ROM wants the first eight vectors of an Arm core to add up to 0
+    loader: str = ""  # what the chip needs beside the program to start it
 
 
 @dataclass(frozen=True)
@@ -409,8 +425,24 @@ def regions_script(target: Target) -> str:
         *aliases,
         f'REGION_ALIAS("EB_LISTS", {lists})',
         f"__stack_size = {target.firmware.stack};",
+        *_boot_lines(target.firmware),
         "",
     ])  # fmt: skip
+
+
+VECTORS_BYTES = 64  # of the table in startup/cortex_m.c, whose reserved entries are symbols
+
+
+def _boot_lines(firmware: Firmware) -> Iterator[str]:
+    if firmware.vector_sum:
+        handlers = "(Reset_Handler | 1) + (NMI_Handler | 1) + 4 * (eb_no_handler | 1)"
+        yield f"__vector_7 = -(__stack_top + {handlers}) & 0xFFFFFFFF;"
+    for row in firmware.boot:
+        if row.at < VECTORS_BYTES:
+            yield from (f"__vector_{row.at // 4 + i} = {word:#010x};" for i, word in enumerate(row.words))
+        else:
+            words = " ".join(f"LONG({word:#010x})" for word in row.words)
+            yield f"SECTIONS {{ .boot ORIGIN(EB_CODE) + {row.at:#x} : {{ {words} }} > EB_CODE }} INSERT AFTER .vectors;"
 
 
 def link_flags(target: Target, fragments: tuple[str, ...] = (), folder: str = "") -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from ..base import progress
 from ..base.artifacts import Artifact, publish, write_atomic
 from ..base.errors import Diagnostic, EdgebuildError, MissingTool, fail
 from ..base.inputs import check_replaced, read_bytes, read_json
@@ -107,6 +108,8 @@ def targets(args: argparse.Namespace) -> int:
         print(f"  {m.name:8} {m.size:>12,} B at {m.origin:#010x}  {', '.join(m.roles)}")
     if target.source:
         print(f"  source: {target.source}")
+    if target.firmware and target.firmware.loader:
+        print(f"  starts with: {target.firmware.loader}")
     return 0
 
 
@@ -143,6 +146,10 @@ def init(args: argparse.Namespace) -> int:
         else:
             new.append(a)
     publish(new, args.dir)
+    if target.firmware and target.firmware.loader:
+        text = f"{target.name} does not start this program by itself: it needs {target.firmware.loader}"
+        hint = "`edgebuild export` writes the model as a library for such a project"
+        progress.warn(Diagnostic(text, hints=(hint,), severity="warning"))
     print(f"{len(new)} files in {args.dir}; there, build and run it:", *next_steps(project), sep="\n  ")
     return 0
 

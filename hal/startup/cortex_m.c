@@ -21,6 +21,7 @@ void DebugMon_Handler(void);
 void PendSV_Handler(void);
 void SysTick_Handler(void);
 void eb_unexpected(uint32_t exception, const uint32_t *frame);
+void eb_no_handler(void);
 
 typedef union {
     void (*handler)(void);
@@ -28,7 +29,7 @@ typedef union {
 } vector;
 
 /* Whatever nobody handles. The stack pointer is reset first: after an overflow there is no stack to report from. */
-__attribute__((naked)) static void unexpected(void)
+__attribute__((naked)) void eb_no_handler(void)
 {
     __asm__ volatile("mrs r0, ipsr\n\t"
                      "mrs r1, msp\n\t"
@@ -61,28 +62,36 @@ __attribute__((weak, noreturn)) void eb_exit(int status)
     }
 }
 
-#define DEFAULTS_TO_UNEXPECTED __attribute__((weak, alias("unexpected")))
+#define DEFAULTS_TO_UNEXPECTED __attribute__((weak, alias("eb_no_handler")))
 DEFAULTS_TO_UNEXPECTED void NMI_Handler(void);
 DEFAULTS_TO_UNEXPECTED void SVC_Handler(void);
 DEFAULTS_TO_UNEXPECTED void DebugMon_Handler(void);
 DEFAULTS_TO_UNEXPECTED void PendSV_Handler(void);
 DEFAULTS_TO_UNEXPECTED void SysTick_Handler(void);
 
+/* The core reserves these entries; the boot ROMs of some chips read them, and <target>_regions.ld has their values. */
+extern uint32_t __vector_7[] __attribute__((weak)), __vector_8[] __attribute__((weak));
+extern uint32_t __vector_9[] __attribute__((weak)), __vector_10[] __attribute__((weak));
+
 __attribute__((section(".vectors"), used)) static const vector vectors[16] = {
     {.stack = __stack_top},
     {.handler = Reset_Handler},
     {.handler = NMI_Handler},
-    {.handler = unexpected}, /* HardFault */
-    {.handler = unexpected}, /* MemManage */
-    {.handler = unexpected}, /* BusFault */
-    {.handler = unexpected}, /* UsageFault */
-    {.handler = unexpected}, /* SecureFault */
-    {.handler = unexpected},
-    {.handler = unexpected},
-    {.handler = unexpected},
+    {.handler = eb_no_handler}, /* HardFault */
+    {.handler = eb_no_handler}, /* MemManage */
+    {.handler = eb_no_handler}, /* BusFault */
+    {.handler = eb_no_handler}, /* UsageFault */
+#if __ARM_ARCH >= 8 && !defined(__ARM_ARCH_8M_BASE__)
+    {.handler = eb_no_handler}, /* SecureFault */
+#else
+    {.stack = __vector_7},
+#endif
+    {.stack = __vector_8},
+    {.stack = __vector_9},
+    {.stack = __vector_10},
     {.handler = SVC_Handler},
     {.handler = DebugMon_Handler},
-    {.handler = unexpected},
+    {.stack = 0},
     {.handler = PendSV_Handler},
     {.handler = SysTick_Handler},
 };

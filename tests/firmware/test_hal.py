@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgebuild.base.artifacts import publish
@@ -159,6 +160,30 @@ def test_an_arena_that_does_not_fit_is_reported_in_words(linker: Linker) -> None
     script.write_text("\n".join(lines) + "\n")
     with pytest.raises(AssertionError, match=f"its arena of 192 bytes does not fit into what is left of memory {ram}"):
         linker({"model": fake.fragment(*linker.regions)}, used=("model",))
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "words"),
+    [
+        ("mkl25z128", 0x400, [0xFFFFFFFF] * 3 + [0xFFFFFFFE]),  # FSEC of 0xFE: not secured
+        ("lpc824", 0x2FC, [0xFFFFFFFF]),
+        ("lpc54608j512", 0x20, [0xFFFFFFFF, 0, 0]),
+        ("lpc55s69", 0x20, [0, 0, 0]),
+        ("ra4m1", 0x400, [0xFFFFFFFF] * 16),
+        ("rp2350", 0x200, [0xFFFFDED3, 0x10210142, 0x1FF, 0, 0xAB123579]),
+        ("rp2350-riscv", 0x200, [0xFFFFDED3, 0x11010142, 0x1FF, 0, 0xAB123579]),
+    ],
+)
+def test_a_boot_rom_finds_its_words(name: str, at: int, words: list[int], tmp_path: Path) -> None:
+    """A Kinetis whose FSEC has the bytes of an instruction locks itself for good."""
+    linker = Linker(name, tmp_path)
+    linker({}, used=("model",))
+    run(linker.target.toolchain.prefix + "objcopy", "-O", "binary", "x.elf", "x.bin", cwd=tmp_path)
+    image = np.frombuffer((tmp_path / "x.bin").read_bytes()[:0x440], "<u4")
+    assert [*image[at // 4 :][: len(words)]] == words
+    firmware = linker.target.firmware
+    assert firmware and (int(image[:8].sum(dtype=np.uint64)) % 2**32 == 0) == firmware.vector_sum
+    assert name != "lpc55s69" or image[7] % 2, "the handler of SecureFault"
 
 
 def skip_without(program: str) -> None:
