@@ -2,7 +2,7 @@
 
 FILE has a list of `{"file", "target", "folder", "flags", "request"}`: a CMake script, the CMake target of a call in it,
 the folder of its request, the flags of the C compiler, and the request. Errors are printed with the line of the call
-and in CMake's spelling. A row with "chip", "counts" and "function" instead of the request is a test of a model.
+and in CMake's spelling. A row with "chip", "counts", "function", "words" instead of the request is a test of a model.
 
 `python -m edgebuild.build.check SCRIPT TARGET FUNCTION WORDS` prints SCRIPT:LINE of a call, see `line_of`.
 """
@@ -65,7 +65,7 @@ def check_core(target: Target, flags: str) -> None:
 def check_tested(target: Target, counts: bool) -> None:
     """Raise EdgebuildError if a test limits the instructions (`counts`), and nothing counts them on the target."""
     if counts and (target.firmware is None or (target.runner and target.runner.port)):
-        hints = ["leave --max-instructions out, or use a target with a simulator: mps2-an386, riscv-virt"]
+        hints = ["leave the limit out, or use a target with a simulator: mps2-an386, riscv-virt"]
         raise fail(f"instructions are not counted on {target.name}", hints=hints)
 
 

@@ -98,6 +98,7 @@ CONFIGURED = [
     clock("c3", "SOURCE=lse"),
     clock("c4", "", "mps2-an386"),
     Call("edgebuild_add_test", "digits", "", "MAX_INSTRUCTIONS=9"),
+    Call("edgebuild_add_test", "digits", "", "MAX_INSTRUCTIONS=9 NAME=other"),
 ]
 FIRST = model("digits", "")
 STOPPED = [  # where CMake reads no further

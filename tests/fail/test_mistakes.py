@@ -38,7 +38,7 @@ MISTAKES = [  # command, and what its message has to say, line by line
     ("model t.tflite --target host --json io.c/x.json", "io.c/x.json: error: cannot write it: io.c is not a folder"),
     ("verify t.tflite --target host --inputs x.npy", "x.npy: error: the inputs have 12 elements"),
     ("verify t.tflite --target host --max-instructions many", "--max-instructions: 'many' is no whole number"),
-    ("verify t.tflite --target host --max-instructions 9", "are not counted on host\n  leave --max-instructions out"),
+    ("verify t.tflite --target host --max-instructions 9", "are not counted on host\n  leave the limit out"),
     ("driver io.c --name io --target pulpino -o io", "io.c: error: there is no bfGroup in it", "explain E0303"),
     (
         "driver far.c --name io --target pulpino -o d",
