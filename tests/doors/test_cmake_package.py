@@ -105,7 +105,9 @@ def test_a_python_without_this_edgebuild_is_an_error(variable: str, python: str,
     (file := tmp_path / "python").write_text(python.format(sys.executable))
     file.chmod(0o755)
     folder = project(tmp_path / "app", HEAD + BODY)
-    assert text.format(file) in configure(folder, f"-D{variable}={PACKAGE}", f"-DEDGEBUILD_PYTHON={file}", status=1)
+    output = configure(folder, f"-D{variable}={PACKAGE}", f"-DEDGEBUILD_PYTHON={file}", status=1)
+    assert text.format(file) in " ".join(output.split())
+    assert variable != "EdgeBuild_DIR" or "CMake Error at CMakeLists.txt:3 (find_package)" in output
 
 
 @pytest.mark.parametrize("variable", ["EdgeBuild_DIR", "CMAKE_MODULE_PATH"])

@@ -28,6 +28,7 @@ public:
 extern "C" void blink(void) { Blink b; b.set(2); }
 """,
     "vendor/board.h": "#define BOARD_LED 0x1A103000\n#define BOARD_PADS 0x1A104000\n",
+    "vendor/level.h": "#define LEVEL (ONE + 2)\n",
     "main.c": "int on(int); void blink(void);\nint main(void) { blink(); return on(1); }\n",
     "SConstruct": f"""import os
 tools = {str(ROOT / "edgebuild/build/scons/site_tools")!r}
@@ -39,7 +40,7 @@ env.Program("app", ["main.c", env.BfDriver("blink", "blink.bf.cpp"), env.BfDrive
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.20)
 project(app LANGUAGES C CXX)
 find_package(EdgeBuild REQUIRED)
-add_bf_driver(pads SOURCES pads.bf.c FOR app)
+add_bf_driver(pads SOURCES pads.bf.c INCLUDE_DIRS vendor DEFINES ONE=1 FORCE_INCLUDE vendor/level.h)
 add_bf_driver(blink SOURCES blink.bf.cpp FOR app)
 add_executable(app main.c)
 target_include_directories(app PRIVATE vendor)

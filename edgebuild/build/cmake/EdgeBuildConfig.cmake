@@ -493,7 +493,8 @@ function(_edgebuild_add_editor_commands target)
     "${editor}" PRIVATE EDGEBUILD_SHORT_WORDS "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>"
   )
   target_compile_options(
-    "${editor}" PRIVATE "SHELL:-include \"${support}/edgebuild_bf.h\"" $<$<COMPILE_LANGUAGE:CXX>:-Wno-c++11-narrowing>
+    "${editor}" PRIVATE "SHELL:-include \"${support}/edgebuild_bf.h\"" "$<TARGET_PROPERTY:${target},COMPILE_OPTIONS>"
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-c++11-narrowing>
   )
   if("cxx_std_17" IN_LIST CMAKE_CXX_COMPILE_FEATURES)
     target_compile_features("${editor}" PRIVATE cxx_std_17)
