@@ -128,6 +128,10 @@ def test_a_wrong_call_is_named_in_every_configuration(tmp_path: Path) -> None:
             "EdgeBuildTest('m'): error: MIN_ACCURACY is that of LABELS",
         ),
         (
+            "f = 'digits.onnx'; env.EdgeBuildTest(env.Model('m', f), INPUTS=f, LABELS=f, MIN_ACCURACY=1.5)",
+            "EdgeBuildTest('m'): error: MIN_ACCURACY: '1.5' is no such number",
+        ),
+        (
             "env.BfDriver('d', 'digits.onnx', INCLUDE_DIRS='no')",
             "BfDriver('d'): error: INCLUDE_DIRS: no such folder: no",
         ),

@@ -360,7 +360,7 @@ def _products(
     scanner: Any = None,
 ) -> tuple[Node, list[Node]]:
     """(folder, products) of a request. `source`: a node, or a list of them."""
-    _check_options(where, options, kind)
+    _check_options(where, options, [o.upper() for o in options_of(KINDS[kind])])
     target = _target_name(env, where, given_target)
     products = env.Dir("edgebuild")
     # Compared in upper case, as in macros, and since some file systems ignore case.
@@ -467,12 +467,9 @@ def _mark_missing(where: str, inputs: list[Node]) -> None:
             node.__class__ = _Missing
 
 
-def _check_options(where: str, options: dict[str, Any], kind: str) -> None:
-    accepted = options_of(KINDS[kind])
-    unknown = [o for o in options if o.lower() not in accepted or not o.isupper()]
-    if unknown:
-        near = did_you_mean(unknown[0], [o.upper() for o in accepted])
-        raise wrong(f"{where}: error: unknown option {unknown[0]}{near}")
+def _check_options(where: str, options: dict[str, Any], accepted: list[str]) -> None:
+    if unknown := [o for o in options if o not in accepted]:
+        raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], accepted)}")
 
 
 def _target_name(env: Environment, where: str, given: str | None) -> str:
@@ -605,7 +602,7 @@ def write_value(target: list[Any], source: list[Any], env: Any) -> None:
 # Linked programs and tests: env.EdgeBuildReport, env.EdgeBuildTest.
 
 BUDGETS = ("FLASH_BUDGET", "RAM_BUDGET", "STACK_BUDGET")
-EXPECTED = {"MIN_ACCURACY": r"0|1|[01]?\.\d+", "MAX_INSTRUCTIONS": r"\d+"}
+EXPECTED = {"MIN_ACCURACY": r"0|1|0?\.\d+|1\.0+", "MAX_INSTRUCTIONS": r"\d+"}
 
 
 def requests_of(env: Environment, nodes: list[Node]) -> list[Node]:
@@ -631,8 +628,7 @@ def report(env: Environment, program: Any, ENTRY: str = "", **budgets: Any) -> N
     node = env.arg2nodes(program, env.fs.File)[0]
     name = os.path.basename(str(node))
     where = f"EdgeBuildReport('{name}')"
-    if unknown := [o for o in budgets if o not in BUDGETS]:
-        raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], [*BUDGETS, 'ENTRY'])}")
+    _check_options(where, budgets, [*BUDGETS, "ENTRY"])
     if not node.has_builder():
         raise wrong(f"{where}: error: nothing makes this program; env.Program(...) comes first")
     requests = requests_of(env, [*node.sources, *env.Flatten(node.get_env().get("LIBS", []))])
@@ -677,9 +673,7 @@ def model_test(env: Environment, model: Any, TARGET: str | None = None, INPUTS: 
         raise wrong("EdgeBuildTest: error: the first argument must be what env.Model returned")
     stem = os.path.basename(request.path).removesuffix(".req.json")
     where = f"EdgeBuildTest('{stem}')"
-    if unknown := [o for o in expected if o not in EXPECTED]:
-        options = ["TARGET", "INPUTS", "LABELS", "NAME", *EXPECTED]
-        raise wrong(f"{where}: error: unknown option {unknown[0]}{did_you_mean(unknown[0], options)}")
+    _check_options(where, expected, ["TARGET", "INPUTS", "LABELS", "NAME", *EXPECTED])
     if LABELS is not None and INPUTS is None:
         raise wrong(f"{where}: error: LABELS are those of INPUTS, which are missing")
     if "MIN_ACCURACY" in expected and LABELS is None:
