@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import isinf, prod
 from typing import Any
 
 import numpy as np
@@ -226,8 +226,11 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         turns = _turns(a, b, y.shape)
         turns = ((1, 0, 0),) * (LOOPS - len(turns)) + turns
         shape["dims"], shape["step0"], shape["step1"] = zip(*turns, strict=True)
-    scalars, linear = spatial.float_bounds(op, graph), None
-    if not is_float(y):
+    scalars, linear = dict[str, int | float](), None
+    if is_float(y):
+        scalars = {name: bound for name, bound in spatial.float_bounds(op, graph).items() if not isinf(bound)}
+        shape["bounds"] = tuple(scalars)
+    else:
         ends = dict(zip(("low", "high"), spatial.bounds(op, y), strict=True))
         zeros: dict[str, int | float] = {"x0_zero": zero_of(a), "x1_zero": zero_of(b)}
         at = ("x0[i]", "x1[i]") if flat else ("x0[i0]", "x1[i1]")
@@ -244,7 +247,8 @@ def elementwise_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     once = graph.arithmetic.rounds_once
     variant, each = "portable", quantised_instructions(function, y.dtype, form.core, once)
     if is_float(y):
-        each = instructions(f"clamped {function}", form.core)
+        clamped, free = (instructions(name, form.core) for name in (f"clamped {function}", function))
+        each = free + (clamped - free) * len(scalars) / 2
     if linear is not None:
         variant, each = "linear", 13.0
     if linear is not None and linear.below:
