@@ -26,6 +26,7 @@ from ..formats import shapes
 from ..ir import ITEM_BYTES, Graph, Nest, Offset, Op, Same, Window
 from ..kernels import kernel_of
 from ..ops.base import PER_TURN, Form, is_float, zero_of
+from ..ops.functions import UNITS, instructions
 from ..plan.distribute import by_name
 from ..plan.distribute.by_name import Chosen, choose, macs, pareto
 from ..plan.distribute.forms import (
@@ -397,19 +398,9 @@ def words(report: Mapping[str, Any]) -> str:
 
 # Instructions, counted in simulators, of steps whose kernels state no estimate, or one for integers.
 #
-# Without an FPU a product takes a call, which is short if a factor is 0: after a ReLU layers take half as long as
-# at the input. PER_MAC_* are means of the layers of two float networks, PER_ELEMENT of a network with many Concats.
-# Both come from `edgebuild verify MODEL --target T --layers`: paper_mw and paper_cif, and swiftnet_like of tests/zoo.
+# PER_ELEMENT is of a network with many Concats, by `edgebuild verify MODEL --target T --layers`: swiftnet_like of
+# tests/zoo.
 
-HARDWARE = frozenset(["fpu", "fpu64", "f"])  # features of cores that multiply floats
-WIDE = 16  # channels from which on a convolution spends its time in its innermost loop
-PER_MAC_FPU = {"conv2d": 6.1, "dense": 6.0, "depthwise_conv2d": 15.3}
-NARROW_FPU = 8.8  # of a convolution of few channels: from 5 to 13, as the compiler unrolls it
-PER_MAC_SOFT = {
-    "rv32": {"conv2d": 175.0, "dense": 142.0, "depthwise_conv2d": 158.0},
-    "armv6-m": {"conv2d": 147.0, "dense": 110.0, "depthwise_conv2d": 162.0},
-    "": {"conv2d": 80.0, "dense": 57.0, "depthwise_conv2d": 84.0},
-}
 # Factors on stated estimates for float: of pools, and of means.
 OVER_FPU = {"max_pool2d": 1.6, "avg_pool2d": 1.6, "mean": 1.2}
 OVER_SOFT = {
@@ -430,7 +421,8 @@ def counted(section: Section, graph: Graph) -> float:
         stated = kernel_of(op, graph, form).estimate
         turns = prod(ops.nest(op, graph).extents.values())
         if not stated:
-            total += (_per_turn(op, graph, form) - PER_TURN) * turns
+            moved = PER_ELEMENT_RV32 if _family(form.core) == "rv32" else PER_ELEMENT
+            total += (moved.get(op.kind, PER_TURN) - PER_TURN) * turns
         else:
             total += (_factor(op, graph, form) - 1) * stated * calls
         total += GATHERED * graph.result(op).bytes if op.kind == "gather" else 0.0
@@ -438,26 +430,14 @@ def counted(section: Section, graph: Graph) -> float:
 
 
 def _family(core: frozenset[str]) -> str:
-    return next((f for f in PER_MAC_SOFT if f and any(word.startswith(f) for word in core)), "")
+    return next((f for f in OVER_SOFT if f and any(word.startswith(f) for word in core)), "")
 
 
 def _factor(op: Op, graph: Graph, form: Form) -> float:
     """Ratio of counted instructions to a kernel's estimate."""
     if is_float(graph.result(op)):
-        return (OVER_FPU if form.core & HARDWARE else OVER_SOFT[_family(form.core)]).get(op.kind, 1.0)
+        return (OVER_FPU if form.core & UNITS else OVER_SOFT[_family(form.core)]).get(op.kind, 1.0)
     return REQUANTIZED if op.kind == "requantize" and _family(form.core) != "armv6-m" else 1.0
-
-
-def _per_turn(op: Op, graph: Graph, form: Form) -> float:
-    x = graph.operands(op)[1 if op.kind == "partial_sum" else 0]
-    if is_float(graph.result(op)) and ops.nest(op, graph).macs:
-        kind = op.kind if op.kind != "partial_sum" else "conv2d" if len(x.shape) == 4 else "dense"
-        if not form.core & HARDWARE:
-            costs = PER_MAC_SOFT[_family(form.core)]
-            return costs.get(kind, costs["dense"])
-        return NARROW_FPU if kind == "conv2d" and x.shape[-1] < WIDE else PER_MAC_FPU.get(kind, PER_TURN)
-    moved = PER_ELEMENT_RV32 if _family(form.core) == "rv32" else PER_ELEMENT
-    return moved.get(op.kind, PER_TURN)
 
 
 # Instructions of a multiply-accumulate before kernels are chosen, on the high side of those of whole networks
@@ -482,8 +462,7 @@ def instructions_of(name: str, floats: bool = False) -> float:
     """Instructions of a multiply-accumulate in kernels for the core of a target; most figures are README.md's."""
     core = load_target(name).core
     if floats:
-        words = frozenset([*core.features, core.isa])
-        return float(PER_TURN) if words & HARDWARE else PER_MAC_SOFT[_family(words)]["conv2d"]
+        return instructions("product of conv2d", frozenset([*core.features, core.isa]))
     costs = [cost for word, cost in PER_MAC.items() if word in core.features or core.isa.startswith(word)]
     return min(costs, default=PLAIN)
 

@@ -28,6 +28,7 @@ from .base import (
     scale_of,
     zero_of,
 )
+from .functions import instructions, quantised_instructions
 
 # Layers with constant weights. Letters, here and in the C: H rows, W columns, C channels in, K channels out, FH x FW
 # the window, M = K / C the channel multiplier. Padding reads as the zero point.
@@ -209,8 +210,22 @@ def layer_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
     else:
         shape = window_letters(op, graph, form)
     shape |= spatial.sum_types(op, graph)
-    constants = spatial.sum_constants(op, graph, w.array)
-    return Kernel(f"contractions.c:{op.kind}", stem(op, graph), shape, constants, spatial.sum_scalars(op, graph))
+    constants, scalars = spatial.sum_constants(op, graph, w.array), spatial.sum_scalars(op, graph)
+    return Kernel(
+        f"contractions.c:{op.kind}", stem(op, graph), shape, constants, scalars,
+        estimate=in_plain_c(layer_nest(op, graph), x, op.kind, form),
+    )  # fmt: skip
+
+
+def in_plain_c(nest: Nest, x: Tensor, kind: str, form: Form) -> float:
+    """Instructions of a nest of products of x in plain C, as of this kind of layer; row by row, those of a row."""
+    extents, kind, result = nest.extents, kind.removeprefix("transpose_"), 0.0
+    if x.dtype == "int16":
+        result = quantised_instructions(f"result of {kind}", x.dtype, form.core)
+    name = f"product of {kind}"
+    product = instructions(name, form.core) if is_float(x) else quantised_instructions(name, x.dtype, form.core)
+    total = product * prod(extents.values()) + result * prod(extents[axis] for axis in nest.out)
+    return total / (extents[nest.out[1]] if form.rolled else 1)
 
 
 def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, Any]) -> Kernel:
@@ -218,7 +233,7 @@ def _by_rows(op: Op, graph: Graph, form: Form, shape: dict[str, Any]) -> Kernel:
     w, s = graph.operands(op)[1], layer_sums(op, graph)
     shape |= {"rows": form.rows, "folded": False}
     constants, scalars = spatial.sum_constants(op, graph, w.array), spatial.sum_scalars(op, graph)
-    each = 8.0 * w.elements / form.rows
+    each = in_plain_c(layer_nest(op, graph), graph.operands(op)[0], op.kind, replace(form, rings=None)) / form.rows
     if s is not None and s.fits:
         shape |= {"folded": True}
         scalars = {"y_zero": s.y_zero, "low": s.low, "high": s.high}
@@ -352,7 +367,10 @@ def batch_matmul_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         scalars = {"x0_zero": zero_of(x), "x1_zero": zero_of(w), "multiplier": m.mantissa, "shift": m.shift}
         scalars |= {"y_zero": zero_of(y), "low": low, "high": high}
     constants = (Constant("x1", w.data, "second operand"),) if w.data is not None else ()
-    return Kernel("contractions.c:batch_matmul", f"matmul_{a * b}x{n}x{c}x{k}", shape, constants, scalars)
+    return Kernel(
+        "contractions.c:batch_matmul", f"matmul_{a * b}x{n}x{c}x{k}", shape, constants, scalars,
+        estimate=in_plain_c(batch_matmul_nest(op, graph), x, "dense", form),
+    )  # fmt: skip
 
 
 BATCH_MATMUL = Spec(
@@ -454,7 +472,11 @@ def partial_sum_kernel(op: Op, graph: Graph, form: Form) -> Kernel:
         constants.append(Constant("bias", start.data.astype(y.dtype).ravel(), "bias"))
     stem = f"{'first' if start.constant else 'more'}_sums_{shape['FH']}x{shape['FW']}_c{shape['C']}_k{shape['K']}"
     scalars: dict[str, int | float] = {} if is_float(x) else {"x_zero": zero_of(x)}
-    return Kernel("contractions.c:partial_sum", stem, shape, tuple(constants), scalars)
+    layer = _layer(op, graph)
+    return Kernel(
+        "contractions.c:partial_sum", stem, shape, tuple(constants), scalars,
+        estimate=in_plain_c(layer_nest(layer, graph), x, layer.kind, form),
+    )  # fmt: skip
 
 
 def join_kernel(op: Op, graph: Graph, form: Form) -> Kernel:

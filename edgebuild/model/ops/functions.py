@@ -330,6 +330,11 @@ INSTRUCTIONS: dict[str, tuple[float, float, float, float]] = {
     "less": (11.0, 42.1, 44.7, 28.6),
     "less_equal": (11.0, 42.1, 44.7, 28.6),
     "where": (8.0, 8.0, 7.9, 7.0),
+    # Means of the layers of two networks. A library's product is short if a factor is 0, so
+    # layers after a ReLU take half as long as the first one.
+    "product of conv2d": (6.1, 80.0, 147.0, 175.0),
+    "product of dense": (6.0, 57.0, 110.0, 142.0),
+    "product of depthwise_conv2d": (15.3, 84.0, 162.0, 158.0),
     "softmax": (48.0, 1130.0, 2386.0, 1986.0),
     "log_softmax": (48.3, 1095.0, 2146.0, 2023.0),
 }
@@ -360,6 +365,13 @@ QUANTISED = {
     "values of softmax": (3200.0, 3500.0, 2500.0, 2600.0),  # of each row by value, besides those of each value
     "leaky_relu int16": (14.0, 14.0, 16.0, 13.0),
     "abs int16": (13.8, 58.5, 16.0, 14.0),
+    **dict.fromkeys(("product of conv2d", "product of dense", "product of depthwise_conv2d"), (8.0,) * 4),
+    "product of conv2d int16": (4.6, 10.3, 6.9, 4.6),
+    "result of conv2d int16": (57.0, 150.0, 36.0, 57.0),
+    "product of dense int16": (4.7, 9.7, 7.0, 4.7),
+    "result of dense int16": (76.0, 148.0, 36.0, 76.0),
+    "product of depthwise_conv2d int16": (7.4, 15.0, 7.0, 7.4),
+    "result of depthwise_conv2d int16": (75.0, 182.0, 87.0, 75.0),
     **dict.fromkeys(("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"), (21.0, 37.6, 22.0, 20.0)),
 }
 UNKNOWN = (30.0,) * 4
