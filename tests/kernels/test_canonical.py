@@ -13,7 +13,7 @@ from edgebuild.base.target import load_target
 from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Tensor
 from edgebuild.model.kernels import kernel_of
-from edgebuild.model.kernels.row import canonical, ungrouped
+from edgebuild.model.kernels.row import by_channel, canonical, ungrouped
 from edgebuild.model.passes.canonicalize import canonicalize, drop_taps, rewrite
 from edgebuild.model.plan.search import form_of
 from tests.graphs import random_inputs
@@ -86,12 +86,13 @@ def test_axes() -> None:
         spec, y = ops.SPECS[op.kind], g.result(g.ops[0])
         have = spec.reference(op, around, x.reshape(around.operands(op)[0].shape), *values)
         compare(g, [x], [have.reshape(y.shape)])
-        if (whole := ungrouped(op, around)) is not None:
-            counts["groups"] += 1
-            values[0] = whole[1].operands(whole[0])[1].data
-            one = spec.reference(*whole, x.reshape(around.operands(op)[0].shape), *values)
-            assert np.array_equal(one, have)
-    assert min(counts[name] for name in ("row", "pixel", "groups")) > 3, counts
+        for form in (ungrouped, by_channel):
+            if (other := form(op, around)) is not None:
+                counts[form.__name__] += 1
+                values[0] = other[1].operands(other[0])[1].data
+                one = ops.SPECS[other[0].kind].reference(*other, x.reshape(around.operands(op)[0].shape), *values)
+                assert np.array_equal(one, have)
+    assert min(counts[name] for name in ("row", "pixel", "ungrouped", "by_channel")) > 1, counts
 
 
 def test_taps_in_padding() -> None:

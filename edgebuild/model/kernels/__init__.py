@@ -22,7 +22,7 @@ from .arm_dsp import dot, matrix, taps, wide, winograd
 from .arm_mve import lanes
 from .blocks import two_in_one
 from .micro import Function
-from .row import CONVOLUTION, KernelLayer, Row, canonical, ungrouped
+from .row import CONVOLUTION, DEPTHWISE, KernelLayer, Row, by_channel, canonical, ungrouped
 from .xpulp.encoding import PRINTED
 
 ROWS: tuple[Row, ...] = (
@@ -116,7 +116,7 @@ def _described(op: Op, graph: Graph, rolled: bool) -> list[tuple[Op, Graph, Sums
     unrolled = graph.kernels.get((op.outputs[:1], False)) if own and rolled else None
     if unrolled is not None and unrolled[0][0] is simple[0]:
         return list(unrolled)
-    forms = [simple, *([whole] if (whole := ungrouped(*simple)) is not None else [])]
+    forms = [simple, *(each for each in (by_channel(*simple), ungrouped(*simple)) if each is not None)]
     described = [(*form, SPECS[op.kind].sums(*form)) for form in forms]
     if own:
         graph.kernels[key] = described
@@ -153,7 +153,8 @@ def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
     for gathers in (True, False) if form.granularity else (False,):
         rows = [row for row in ROWS if row.gathers == gathers]
         served = [(row, layers[0]) for row in rows if row.serves(layers[0])]
-        served += [(row, each) for row in rows for each in layers[1:] if row.kind == CONVOLUTION and row.serves(each)]
+        sums = [row for row in rows if row.kind in (CONVOLUTION, DEPTHWISE)]
+        served += [(row, each) for row in sums for each in layers[1:] if row.serves(each)]
         pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]
         kernels = [replace(k, placed=True) if form.rolled and not each.form.rolled else k for each, k in pairs]

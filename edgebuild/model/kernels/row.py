@@ -146,3 +146,15 @@ def ungrouped(op: Op, graph: Graph) -> tuple[Op, Graph] | None:
         data[group, :, :, :, group] = own
     whole = replace(w, shape=(k, fh, fw, groups * c), data=data.reshape(k, fh, fw, -1))
     return replace(op, attrs={**op.attrs, "groups": 1}), replace(graph, tensors={**graph.tensors, whole.name: whole})
+
+
+def by_channel(op: Op, graph: Graph) -> tuple[Op, Graph] | None:
+    """A convolution whose groups have one channel each as a depthwise one; None for others."""
+    if op.kind != "conv2d":
+        return None
+    x, w = graph.operands(op)[:2]
+    if w.data is None or w.shape[3] > 1 or x.shape[3] == 1:
+        return None
+    turned = replace(w, shape=(1, *w.shape[1:3], w.shape[0]), data=np.ascontiguousarray(w.data.transpose(3, 1, 2, 0)))
+    attrs = {name: value for name, value in op.attrs.items() if name != "groups"}
+    return replace(op, kind="depthwise_conv2d", attrs=attrs), replace(graph, tensors={**graph.tensors, w.name: turned})
