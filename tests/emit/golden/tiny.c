@@ -818,12 +818,12 @@ static inline int32_t eb_right_shift(int32_t x, int32_t shift)
     return (x >> shift) + ((x & mask) > (mask >> 1) + (x < 0));
 }
 
-/* 1 / x as a Q0.31 mantissa for x > 0 in Q12.19; *over: bits by which the result is to be shifted right.
+/* 1 / x as a Q0.31 mantissa for x in Q12.19, 0 as 1; *over: bits by which the result is to be shifted right.
  * Three Newton steps from 48/17 - 32/17 d, in Q2.29. */
 static inline int32_t eb_reciprocal(uint32_t x, int32_t *over)
 {
     int32_t bits = 12;
-    for (; x < 0x80000000u; x <<= 1) {
+    for (x += x == 0; x < 0x80000000u; x <<= 1) {
         --bits;
     }
     *over = bits;
