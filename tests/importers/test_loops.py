@@ -267,19 +267,20 @@ def test_moves_do_not_rescale(tmp_path: Path) -> None:
 
 
 def test_sizes_that_the_file_computes(tmp_path: Path) -> None:
-    """A flattening as converters write it for a batch that is open: SHAPE, its first element, RESHAPE."""
+    """A flattening as converters write it for an open batch: SHAPE, its first element, to a scalar, RESHAPE."""
     model, quant = File(), Quant((0.02,), (-6,))
 
     def numbers(name: str, *values: int) -> int:
         return model.tensor(name, (len(values),), "int32", None, np.array(values, np.int32))
 
     x, y = model.tensor("x", (2, 3, 4), "int8", quant), model.tensor("y", (2, 12), "int8", quant)
-    sizes, batch = model.tensor("sizes", (3,), "int32"), model.tensor("batch", (), "int32")
+    sizes, first, batch = (model.tensor(n, s, "int32") for n, s in (("sizes", (3,)), ("first", ()), ("batch", ())))
     wanted, options, pack = model.tensor("wanted", (2,), "int32"), schema.StridedSliceOptionsT(), schema.PackOptionsT()
     twelve = model.tensor("twelve", (), "int32", None, np.array(12, np.int32))
     options.shrinkAxisMask, pack.valuesCount, pack.axis = 1, 2, 0
     model.operator("SHAPE", [x], [sizes], schema.ShapeOptionsT())
-    model.operator("STRIDED_SLICE", [sizes, numbers("from", 0), numbers("to", 1), numbers("by", 1)], [batch], options)
+    model.operator("STRIDED_SLICE", [sizes, numbers("from", 0), numbers("to", 1), numbers("by", 1)], [first], options)
+    model.operator("RESHAPE", [first, numbers("none")], [batch], schema.ReshapeOptionsT())
     model.operator("PACK", [batch, twelve], [wanted], pack)
     model.operator("RESHAPE", [x, wanted], [y], schema.ReshapeOptionsT())
     file = tmp_path / "sizes.tflite"

@@ -89,7 +89,7 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
     Unused tensors are not checked, because the converter stores ranges of an LSTM as such.
     Raises EdgebuildError for unsupported types, dynamic shapes and damaged data.
     """
-    tensors, names, used = [], set[str](), _used(subgraph)
+    tensors, names, used, writers = [], set[str](), _used(subgraph), _writers(model, subgraph)
     for index in range(subgraph.TensorsLength()):
         t = subgraph.Tensors(index)
         name = (t.Name() or b"").decode() or f"tensor_{index}"
@@ -105,14 +105,15 @@ def tensors_of(model: Any, subgraph: Any, file: str, file_size: int) -> list[Ten
             what = "sparse int4" if dtype else NAMES.get(t.Type(), f"of type {t.Type()}")
             hint = f"supported: {', '.join(v for v in TYPES.values() if v != 'resource')}"
             hint += REMEDIES.get(what, "")
-            kind = _writer(model, subgraph, index)
+            kind = writers.get(index, "")
             text, node = f"tensor '{name}' is {what}, which is not supported", name.split(";")[0] if kind else ""
             raise fail(text, file=file, node=node, kind=kind, hints=[hint])
-        if any(n < 1 for n in shape):
+        is_empty_list = shape == (0,) and dtype in ("int32", "int64") and index not in writers  # sizes of a scalar
+        if any(n < 1 for n in shape) and not is_empty_list:
             hint = "export the model with static shapes and batch size 1"
             raise fail(f"tensor '{name}' has a dynamic or empty shape {shape}", file=file, hints=[hint])
         own = checked_size(Tensor(name, shape, dtype), file)
-        data = _data(model, t, own, file, file_size, halves)
+        data = np.zeros(0, dtype) if is_empty_list else _data(model, t, own, file, file_size, halves)
         own = replace(own, data=data, quant=_quant(t, len(shape), name, file, data))
         if own.dtype in ("int8", "uint8", "int16") and own.quant and not t.Quantization().ZeroPointLength():
             text = f"tensor '{name}' has a scale and no zero point"
@@ -130,10 +131,11 @@ def _used(subgraph: Any) -> set[int]:
     return {n for side in (subgraph, *operators) for n in ints(side.InputsAsNumpy()) + ints(side.OutputsAsNumpy())}
 
 
-def _writer(model: Any, subgraph: Any, number: int) -> str:
-    """Name of the operator that writes a tensor, or ""."""
+def _writers(model: Any, subgraph: Any) -> dict[int, str]:
+    """Names of the operators that compute a tensor, by its number; "" for the subgraph's inputs."""
     operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
-    return next((operator_name(model, op) for op in operators if number in ints(op.OutputsAsNumpy())), "")
+    results = ((operator_name(model, op), ints(op.OutputsAsNumpy())) for op in operators)
+    return dict.fromkeys(ints(subgraph.InputsAsNumpy()), "") | {n: name for name, each in results for n in each}
 
 
 def _in_own_type(t: Tensor) -> Tensor:
