@@ -111,6 +111,7 @@ class Numbers:
                 text, hints = UNSIGNED.format(value.name), (UNSAID.format(value.name),)
                 self.warnings.append(Diagnostic(text, self.file, severity="warning", hints=hints))
                 renamed[value.name] = f"{value.name}@whole"
+                self.types[renamed[value.name]] = value.type.tensor_type
                 self.store(self.node("Identity", value.name, renamed[value.name]), value.name, (0, 255))
         return renamed
 
