@@ -83,6 +83,8 @@ def admitted(path: Path, file: str) -> bytes:
         config = json.loads(parts[CONFIG])
         meta = json.loads(parts.get(META, b"{}"))
         version = str(meta.get("keras_version", "3.0.0"))
+        if not re.fullmatch(r"3(\.\d+){1,3}\S{0,8}", version):
+            raise fail(f"was saved by Keras {visible(version)[:20]}", file=file, hints=["supported: Keras 3", HINT])
         config.pop("compile_config", None)
         if config["class_name"] not in MODELS:
             raise ValueError(f"its class is {config['class_name']}")
@@ -93,8 +95,6 @@ def admitted(path: Path, file: str) -> bytes:
         raise fail(
             visible(f"not a valid .keras file: {problem}"[:200]), file=file, hints=["fetch or save it again"]
         ) from None
-    if not re.fullmatch(r"3(\.\d+){1,3}\S{0,8}", version):
-        raise fail(f"was saved by Keras {visible(version)[:20]}", file=file, hints=["supported: Keras 3", HINT])
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as copy:
         for name, data in ((META, json.dumps({"keras_version": version, "date_saved": ""}).encode()),
