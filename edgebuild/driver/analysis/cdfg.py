@@ -256,16 +256,20 @@ class Reachability:
 
     @cached_property
     def _dominators(self) -> list[int]:
+        return self._on_all_paths(self.entry, [n for n in self.inner_first[::-1] if n != self.entry], back=True)
+
+    def _on_all_paths(self, end: int, order: list[int], back: bool = False) -> list[int]:
+        """For each node of `order`, itself and those that all its paths to `end` (`back`: from there) go through."""
         values = [-1] * len(self.nodes)
-        values[self.entry] = 1 << self.entry
+        values[end] = 1 << end
 
         def value(n: int) -> int:
             result = -1
-            for p in self.edges[True][n]:
-                result &= values[p]
+            for s in self.edges[back][n]:
+                result &= values[s]
             return result | 1 << n
 
-        return self._fixed_point(values, [n for n in self.inner_first[::-1] if n != self.entry], value)
+        return self._fixed_point(values, order, value)
 
     @cached_property
     def _postdominators(self) -> list[int]:
@@ -326,17 +330,8 @@ class Reachability:
 
     def _dominated_towards(self, end: int) -> list[int]:
         """For each node, itself and those whose paths to `end` all go through it: subtrees of the dominator tree."""
-        values = [-1] * len(self.nodes)
-        values[end] = 1 << end
         order = [n for n in self.inner_first if n != end and self.before[end] >> n & 1]
-
-        def value(n: int) -> int:
-            result = -1
-            for s in self.edges[False][n]:
-                result &= values[s]
-            return result | 1 << n
-
-        self._fixed_point(values, order, value)
+        values = self._on_all_paths(end, order)
         owners = {values[n]: n for n in (*order, end)}
         through = [1 << n for n in range(len(self.nodes))]
         for n in sorted(order, key=lambda n: -values[n].bit_count()):

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -233,6 +232,9 @@ class Streamer:
     cores: int
     others: Mapping[str, Channel] = field(default_factory=dict)  # by storage
     align: int = ALIGN  # of rings and constants in the first level
+    _runs: dict[object, Batches] = field(default_factory=dict, init=False)
+    _row_kernels: dict[object, tuple[Form, tuple[Share, ...], float]] = field(default_factory=dict, init=False)
+    _blocks: dict[object, tuple[Constant, tuple[tuple[int, ...], ...]]] = field(default_factory=dict, init=False)
 
     def operands(self, start: int, stop: int) -> tuple[str, ...]:
         results = {op.outputs[0] for op in self.cutter.order[start:stop]}
@@ -310,10 +312,6 @@ class Streamer:
             self._runs[key] = batched(rolling, single.run, inputs, together, single.counts)
         return self._runs[key]
 
-    @cached_property
-    def _runs(self) -> dict[tuple[int, int, int], Batches]:
-        return {}
-
     def channel(self, stream: Stream) -> Channel:
         return self.others.get(stream.storage, self.home)
 
@@ -365,10 +363,6 @@ class Streamer:
             self._row_kernels[key] = form, parts or (Share(kernel_of(op, graph, form)),), cycles
         return self._row_kernels[key]
 
-    @cached_property
-    def _row_kernels(self) -> dict[object, tuple[Form, tuple[Share, ...], float]]:
-        return {}
-
     def _block(self, op: Op, form: Form, parts: tuple[Share, ...]) -> tuple[Constant, tuple[tuple[int, ...], ...]]:
         """The constants of an op's kernels in one block, equal ones once, and the offsets for each part."""
         every = tuple(tuple(share.kernel.constants) for share in parts)
@@ -384,10 +378,6 @@ class Streamer:
             block = Constant("run", np.frombuffer(bytes(data), np.uint8), "constants of an op")
             self._blocks[key] = block, tuple(tuple(places[_content(c)] for c in constants) for constants in every)
         return self._blocks[key]
-
-    @cached_property
-    def _blocks(self) -> dict[object, tuple[Constant, tuple[tuple[int, ...], ...]]]:
-        return {}
 
     def _cost(self, compute: float, calls: int, blocks: Sequence[Constant], streams: Sequence[Stream]) -> MappingCost:
         constants = sum(copy_cycles(self.store, 1, b.data.nbytes, 1) for b in blocks if b.data.nbytes)

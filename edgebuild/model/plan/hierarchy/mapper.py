@@ -66,16 +66,14 @@ class Costs:
 
     layer: TiledLayer
     sizes: tuple[tuple[int, ...], ...]  # to try, of each axis that may be cut
+    # The best mappings for all rooms of one space, by that space and the rooms of the others.
+    frontiers: dict[Any, Frontier] = field(default_factory=dict, init=False)
+    _copies_by_loops: dict[tuple[int, frozenset[str]], Copies] = field(default_factory=dict, init=False)
 
     def along(self, axis: int, values: Iterable[float]) -> Grid:
         shape = [1] * len(self.layer.axes)
         shape[axis] = -1
         return np.array(list(values)).reshape(shape)
-
-    @cached_property
-    def frontiers(self) -> dict[Any, Frontier]:
-        """Cache of the best mappings for all rooms of one space, by that space and the rooms of the others."""
-        return {}
 
     @cached_property
     def counts(self) -> dict[str, Grid]:
@@ -125,10 +123,6 @@ class Costs:
         if key not in self._copies_by_loops:
             self._copies_by_loops[key] = self._copies(operand, outer)
         return self._copies_by_loops[key]
-
-    @cached_property
-    def _copies_by_loops(self) -> dict[tuple[int, frozenset[str]], Copies]:
-        return {}
 
     @cached_property
     def _lengths(self) -> dict[tuple[int, int], list[list[tuple[int, ...]]]]:

@@ -130,25 +130,19 @@ class TiledLayer:
     shares: tuple[str, ...] = ()  # axes along which cores share a tile; none: `axes`
     align: int = 8  # bytes, of buffers
     power: Power | None = None  # None: the target states no energies
+    # Costs of its tile sizes: see `mapper.costs_of`.
+    costs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _along: dict[tuple[str, ...], TiledLayer] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def core_axes(self) -> tuple[str, ...]:
         return self.shares or self.axes
-
-    @cached_property
-    def costs(self) -> dict[Any, Any]:
-        """Costs of its tile sizes: see `mapper.costs_of`."""
-        return {}
 
     def along(self, *axes: str) -> TiledLayer:
         """The layer cut along these axes only; cores share its tiles along all axes as before."""
         if axes not in self._along:
             self._along[axes] = replace(self, axes=axes, shares=self.core_axes)
         return self._along[axes]
-
-    @cached_property
-    def _along(self) -> dict[tuple[str, ...], TiledLayer]:
-        return {}
 
     def region(self, operand: Operand, ranges: Mapping[str, Range]) -> Ranges:
         """The part of an operand that a part of the nest needs; axes without a range are whole."""
