@@ -36,3 +36,12 @@ def test_the_site(tmp_path: Path) -> None:
         assert not re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=.https?:", page), name
         text = re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL)
         assert not re.findall(r"\]\([^)]*\)", text), name
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_rows_of_a_table_have_equally_many_cells(page: Path) -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), flags=re.MULTILINE):
+        rows = [re.sub(r"`[^`\n]*`|\\\|", "", row).count("|") for row in table.splitlines()]
+        assert len(set(rows)) == 1, table
