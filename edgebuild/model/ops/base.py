@@ -197,6 +197,10 @@ class Sums:
     def macs(self) -> int:
         return self.out[0] * self.out[1] * int(self.weights.size)
 
+    def bounds(self, stated: bool) -> dict[str, int | float]:
+        """Scalars of a kernel that is given the bounds of results, if they are `stated`."""
+        return {"low": self.low, "high": self.high} if stated else {}
+
     @property
     def depthwise(self) -> bool:
         """Whether each sum reads one of several input channels."""

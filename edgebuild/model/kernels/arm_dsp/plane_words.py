@@ -87,8 +87,7 @@ class Words(Thumb):
         code = factors(s)
         if s.finish == "sums":
             return None
-        bounds = {"low": s.low, "high": s.high} if s.finish.endswith("_clamped") else {}
-        scalars: Numbers = {"y_zero": s.y_zero, **code.scalars, **bounds}
+        scalars: Numbers = {"y_zero": s.y_zero, **code.scalars, **s.bounds(s.finish.endswith("_clamped"))}
         bias = s.start + s.x_zero * s.weights.astype(np.int64).sum(axis=(1, 2, 3))
         if code.unit and s.window[0] * s.window[1] <= MAX_SUMMED and bool((abs(bias) < 2**15).all()):
             how, clamped, _ = code.finish.partition("_clamped")

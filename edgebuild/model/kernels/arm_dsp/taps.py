@@ -157,11 +157,10 @@ def of_bytes(s: Sums, form: Form) -> Kernel | None:
     }
     shape |= {"ends": (", unit" if ends.unit else "") + (", low4, high4" if s.finish.endswith("_clamped") else "")}
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if padded else {}
-    scalars |= {"y_zero": s.y_zero, **ends.scalars, **bounds(s)}
+    scalars |= {"y_zero": s.y_zero, **ends.scalars, **bounds(s), **s.bounds(s.finish == "sums")}
     constants: tuple[Constant, ...] = (Constant("w", packed.ravel(), "by groups of four channels"),)
     each = _micro(name).executed(fours=c // 4)
     if s.finish == "sums":
-        scalars |= {"low": s.low, "high": s.high}
         constants = (*constants, *s.rescaling)
         each = c / 4 * _micro(name).executed(fours=1) + c * GENERAL
     pixels = ow if form.rolled else oh * ow
@@ -368,8 +367,7 @@ def bytes_in_registers(s: Sums, form: Form) -> Kernel | None:
     if s.finish == "sums" or not s.fits or s.weights.shape[3] != s.size[2] or s.size[2] % 4 == 0:
         return None
     ends, clamped = two_words(s), s.finish.endswith("_clamped")
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
-    scalars |= {"low": s.low, "high": s.high} if clamped else {}
+    scalars = {"x_zero": s.x_zero, "y_zero": s.y_zero, **s.bounds(clamped)}
     shape = sums_shape(s, form) | {"finish": ends.finish, "wide": False, "bounds": clamped}
     return _few(s.stem, s.weights, s.start, ends.words, shape, scalars, form)
 

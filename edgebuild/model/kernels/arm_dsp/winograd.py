@@ -236,8 +236,8 @@ def winograd(s: Sums, form: Form) -> Kernel | None:
         "bounds": s.finish.endswith("_clamped"),
         "padded": padded, "padded_rows": s.padded_rows, "padded_columns": s.padded_columns,
     }  # fmt: skip
-    scalars = ({"x_zero": s.x_zero} if padded else {}) | {"y_zero": s.y_zero, **factors(s).scalars}
-    scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
+    scalars = {"y_zero": s.y_zero, **factors(s).scalars, **s.bounds(bool(shape["bounds"]))}
+    scalars = {"x_zero": s.x_zero, **scalars} if padded else scalars
     constant = Constant("w", stream(s).ravel(), "transformed weights, start values and factors by pairs of channels")
     return Kernel(
         "arm_dsp/windows.c:winograd", s.stem, shape, (constant,), scalars,

@@ -439,8 +439,7 @@ class Vectors(Thumb):
     def ends(cls, s: Sums) -> Ends | None:
         if s.finish == "sums":
             return None
-        bounds = {"low": s.low, "high": s.high} if s.finish.endswith("_clamped") else {}
-        numbers = np.stack([s.start, s.mantissa], axis=1)
+        numbers, bounds = np.stack([s.start, s.mantissa], axis=1), s.bounds(s.finish.endswith("_clamped"))
         return Ends(s.finish, numbers, -s.right[:, None], {"y_zero": s.y_zero, **bounds})
 
     @classmethod

@@ -391,9 +391,7 @@ def _convolution(
         "full": k // 4 * 4, "tail": k % 4, "full_words": k // 4 * packed.shape[1],
     }  # fmt: skip
     scalars: dict[str, int | float] = {"x_zero": s.x_zero} if shape.get("padded") else {}
-    scalars["y_zero"] = s.y_zero
-    if how == "sums" or how.endswith("_clamped"):
-        scalars |= {"low": s.low, "high": s.high}
+    scalars |= {"y_zero": s.y_zero, **s.bounds(how == "sums" or how.endswith("_clamped"))}
     products = lines * blocks * _products(s, pixels, taps.shape[1], shape.get("pairs"))
     return Kernel(
         "arm_mve/sum_kernels.c:conv", s.stem, shape, (Constant("w", packed.ravel(), "by groups of four channels"),),
@@ -471,9 +469,7 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     }  # fmt: skip
     packed = _fours(s)
     shape["step"] = packed.shape[1] * 4
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
-    if clamped:
-        scalars |= {"low": s.low, "high": s.high}
+    scalars = {"x_zero": s.x_zero, "y_zero": s.y_zero, **s.bounds(clamped)}
     fill = 25 + (12 if fours else 20) * -(-used // 8)
     fills = fh if form.rolled else min(s.stride[0], fh)
     rows = 1 if form.rolled else oh
@@ -518,9 +514,7 @@ def depthwise_lines(upright: bool, s: Sums, form: Form) -> Kernel | None:
     shape: dict[str, Any] = sums_shape(s, form) if form.rolled else {"rolled": False}
     shape |= {"function": function, "upright": upright, "outside": outside, "clamped": clamped}
     words = (outer - 1) * so + fo * max(total, si * (inner + 1)) + LANES
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero}
-    if clamped:
-        scalars |= {"low": s.low, "high": s.high}
+    scalars = {"x_zero": s.x_zero, "y_zero": s.y_zero, **s.bounds(clamped)}
     filled = (outer - 1) * so + fo
     per_pair = 46 + 2 * clamped + 4 * how.startswith("signed")
     cost = 80 + k // 4 * (45 + filled * (24 + 2.5 * used + total - used) + outer * (32 + (inner + 1) // 2 * per_pair))
@@ -572,8 +566,7 @@ def depthwise_channels(s: Sums, form: Form) -> Kernel | None:
     weights = s.weights.reshape(groups, 8, taps).transpose(0, 2, 1).reshape(groups, -1).astype(np.int8)
     packed = np.concatenate([start, weights, mantissa, halves[2].astype(np.int8)], axis=1)
     clamped = how.endswith("_clamped")
-    scalars: dict[str, int | float] = {"y_zero": s.y_zero}
-    scalars |= {"low": s.low, "high": s.high} if clamped else {}
+    scalars = {"y_zero": s.y_zero, **s.bounds(clamped)}
     shape = sums_shape(s, form) | {"finish": how, "taps": taps, "along": along}
     each = groups * (24 + 8 * taps + 3 * clamped + 4 * how.startswith("signed"))
     return Kernel(
@@ -638,8 +631,7 @@ def gathered(layer: KernelLayer) -> Kernel | None:
         Constant("w", np.concatenate([part.ravel() for parts in streams for part in parts]), "by phases and groups"),
         Constant("places", table.ravel(), "of each phase: its weights, the next group's, taps"),
     )
-    scalars: dict[str, int | float] = {"x_zero": zero_of(x), "y_zero": s.y_zero}
-    scalars |= {"low": s.low, "high": s.high} if shape["bounds"] else {}
+    scalars = {"x_zero": zero_of(x), "y_zero": s.y_zero, **s.bounds(bool(shape["bounds"]))}
     mean = sum(part.shape[1] for part in weights) / len(weights)
     products = 60 + -(-kg // 4) * (30 + 15 * -(-mean * c // 16))
     pair = 40 + mean * 22 + len(own) * (mean * (25 + c / 8) + products)

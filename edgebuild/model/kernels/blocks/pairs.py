@@ -199,8 +199,7 @@ def convolution(core: PairsCore, s: Sums, form: Form, away: bool = False) -> Ker
     work = sum(CALL + function.executed(blocks=blocks, runs=turns) for blocks in calls)
     place = core.place - core.in_row * form.rolled
     bring = m.pixels * (core.pack * taps + (0 if s.pointwise else place * fh * fw))
-    scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
-    scalars |= {"low": s.low, "high": s.high} if ends.clamped else {}
+    scalars = {"offset": int(words(np.array(-START * len(chosen)))), **s.bounds(ends.clamped)}
     scalars |= {"x_zero": s.x_zero} if padded else {}
     variant = f"pairs, {m.pixels} pixels{', away' if away else ''}"
     once = s.pointwise and not form.rolled and count % m.pixels == 0  # no pixel is read after its place is written
@@ -256,8 +255,7 @@ def dense(stem: str, s: Sums, form: Form) -> Kernel | None:
         Constant("order", order.astype(np.int16), "of taps"),
         Constant("runs", np.array([*runs, (0, 0)], np.uint8), "size and number of groups"),
     )
-    scalars: dict[str, int | float] = {"offset": int(words(np.array(-START * len(chosen))))}
-    scalars |= {"low": s.low, "high": s.high} if ends.clamped else {}
+    scalars = {"offset": int(words(np.array(-START * len(chosen)))), **s.bounds(ends.clamped)}
     calls = [k // m.channels] + [1] * (k % m.channels > 0)
     work = sum(CALL + function.executed(blocks=blocks, runs=runs) for blocks in calls)
     return Kernel(

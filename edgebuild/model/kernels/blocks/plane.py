@@ -122,7 +122,7 @@ def rounded(s: Sums) -> Ends | None:
     multiplier, rounding, shift = (constant.data for constant in rest)
     name = f"{'away' if how == 'signed' else 'up'}{'' if s.full_range else '_clamped'}"
     return Ends(name, np.stack([s.start, multiplier, rounding], axis=1).astype(np.int64), shift[:, None],
-                {"low": s.low, "high": s.high} if not s.full_range else {})  # fmt: skip
+                s.bounds(not s.full_range))  # fmt: skip
 
 
 class Core(ABC):

@@ -96,9 +96,8 @@ def planes(s: Sums, form: Form) -> Kernel | None:
     printed = pairs[0] + (pairs[1] if ow > 1 else [])
     shape["used"] = tuple(sorted({shape["names"][i] for _, i, _ in printed}))  # type: ignore[index]
     shape["pairs"] = tuple(tuple((f"__{m}", shape["names"][i], t) for m, i, t in p) for p in pairs)  # type: ignore[index]
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero, "y_zero": s.y_zero, **factors(s).scalars}
-    if not s.full_range or s.finish == "sums":
-        scalars |= {"low": s.low, "high": s.high}
+    bounds = s.bounds(not s.full_range or s.finish == "sums")
+    scalars = {"x_zero": s.x_zero, "y_zero": s.y_zero, **factors(s).scalars, **bounds}
     how, _, clamped = s.finish.partition("_")
     ends = {"relu": 5, "signed": 6, "once": 5, "sums": 28}[how] + (4 if clamped else 0)
     two = fh * (len(pairs[0]) + len(pairs[1]) + loads[1]) + 1 + 2 * ends

@@ -176,8 +176,7 @@ def depthwise(encoding: str, s: Sums, form: Form) -> Kernel | None:
     packed = np.ascontiguousarray(taps).view("<i4").reshape(k, 3)
     start = s.start[:, None][:, : int(started)]
     stream = words(np.concatenate([packed, e.words, start], axis=1))
-    scalars: dict[str, int | float] = {"x_zero": s.x_zero}
-    scalars |= {"low": s.low, "high": s.high} if d.clamped else {}
+    scalars = {"x_zero": s.x_zero, **s.bounds(d.clamped)}
     bands, out_rows = (1, 1) if form.rolled else (-(-oh // band), oh)
     waits = (4 if e.product.way == "high" else 0) * ow
     each = function(d).executed(groups=ow // group, rows=out_rows / bands)
