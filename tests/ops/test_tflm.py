@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +14,7 @@ import pytest
 from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.passes.canonicalize import canonicalize
+from edgebuild.model.verify.oracles import ZEROED
 from tests.graphs import APPROXIMATE, OPERATORS, described, examples, random_inputs, tflite_files
 from tests.graphs.tflite_models import Draft
 
@@ -25,7 +27,10 @@ SCRIPT = Path(__file__).with_name("tflm_batch.py")
 @cache
 def interpreter() -> subprocess.Popen[str]:
     """The process that forks one for each model: it loads the interpreter once."""
-    return subprocess.Popen([sys.executable, "-P", SCRIPT], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-P", SCRIPT], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, **ZEROED},
+    )  # fmt: skip
 
 
 def interpreted(files: list[bytes], inputs: list[list[list[np.ndarray]]], folder: Path) -> list[list[list[np.ndarray]]]:

@@ -37,6 +37,7 @@ from ..ops.fixedpoint import limits, quotient_factor, quotient_is_open
 from . import judges
 from .rounding import Rng, in_one_sign, near_file, near_graph
 
+ZEROED = {"MALLOC_PERTURB_": "255"}  # glibc gives zeros: TFLM's CIRCULAR_BUFFER returns what its arena held before
 PYTHON: dict[str, tuple[str, ...]] = dict.fromkeys(judges.JUDGES, (sys.executable, "-P"))  # tests have others
 MAX_SECONDS = 600  # that an interpreter may run
 
@@ -183,7 +184,7 @@ def _interpreted(judge: str, model: Path, data: bytes, given: list[list[Array]])
         np.savez(folder / "in.npz", vectors=np.array(len(given)), **arrays)  # type: ignore[arg-type]
         try:
             done = programs.run(
-                [*PYTHON[judge], judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MAX_SECONDS
+                [*PYTHON[judge], judges.__file__, judge, "model", "in.npz", "out.npz"], folder, MAX_SECONDS, ZEROED
             )
         except TimeoutExpired:
             raise NoJudge(f"{judge} does not end within {MAX_SECONDS} seconds", model) from None
