@@ -42,7 +42,9 @@ def fork_judges() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}/judges")
         listener.listen()
-        atexit.register(subprocess.Popen([sys.executable, "-P", __file__], stdin=listener.fileno()).kill)
+        environment = {**os.environ, **oracles.ZEROED}
+        server = subprocess.Popen([sys.executable, "-P", __file__], stdin=listener.fileno(), env=environment)
+        atexit.register(server.kill)
     oracles.PYTHON = dict.fromkeys(IMPORTS, (sys.executable, "-IS", __file__, f"{place}/judges"))
 
 

@@ -170,6 +170,13 @@ def test_each_form_is_built_here() -> None:
     assert forms() == sorted([*BUILDS, "rust"])
 
 
+def test_each_form_of_a_network_whose_inputs_have_no_scale(tmp_path: Path) -> None:
+    files = edgebuild.compile(ROOT / "sample_projects/digits/training/float.onnx", "host", name="n", weights="c")
+    for form in forms():
+        write(Library(files, form, "edgebuild export ..."), tmp_path / form)
+    assert "real =" not in (tmp_path / "rust/src/lib.rs").read_text()
+
+
 @pytest.mark.needs("rustc", "gcc")
 def test_the_crate_is_safe_rust_for_those_who_use_it(tmp_path: Path) -> None:
     """Without cargo, whose crate `cc` is fetched: the C is compiled as its build script says."""
