@@ -42,8 +42,11 @@ def fork_judges() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}/judges")
         listener.listen()
-        environment = {**os.environ, **oracles.ZEROED}
-        server = subprocess.Popen([sys.executable, "-P", __file__], stdin=listener.fileno(), env=environment)
+        # Without this process's output, whose reader would wait for the server, too, where this process is killed.
+        server = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(os.getpid())], env={**os.environ, **oracles.ZEROED},
+            stdin=listener.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         atexit.register(server.kill)
     oracles.PYTHON = dict.fromkeys(IMPORTS, (sys.executable, "-IS", __file__, f"{place}/judges"))
 
@@ -55,9 +58,9 @@ def judge_without_vnni() -> None:
     oracles.PYTHON["onnxruntime"] = ("qemu-x86_64", "-cpu", "Haswell", sys.executable, "-P")
 
 
-def _serve() -> None:
-    listener, parent = socket.socket(fileno=0), os.getppid()
-    listener.settimeout(10)
+def _serve(parent: int) -> None:
+    listener = socket.socket(fileno=0)
+    listener.settimeout(5)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for judges
     while os.getppid() == parent:
         with suppress(TimeoutError):
@@ -109,4 +112,4 @@ def _ask(place: str, *command: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_ask(*sys.argv[1:]) if sys.argv[1:] else _serve())
+    sys.exit(_ask(*sys.argv[1:]) if sys.argv[2:] else _serve(int(sys.argv[1])))
