@@ -174,7 +174,10 @@ def run(args: argparse.Namespace) -> int:
     except EdgebuildError as error:
         from ..build.check import at_call
 
-        words = args.request.read_text(encoding="utf-8", errors="replace") if args.request.is_file() else ""
+        words = ""
+        if args.request.is_file():
+            with args.request.open(encoding="utf-8", errors="replace") as file:
+                words = file.read(1 << 16)  # it may be too large
         raise at_call(error, args.call, args.request.name.removesuffix(REQUEST_SUFFIX), words=words) from error
 
 
