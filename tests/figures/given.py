@@ -13,6 +13,7 @@ ROUGH = "a rough word of experience, said as such"
 GIVEN = (  # page, pattern of the words with the number, kind
     ("SECURITY.md", r"10 seconds of the processor", LIMIT),
     ("README.md", r"144x144 \(1\.7 MB\)|RAM of 500,000 B", EXAMPLE),
+    ("docs/add-a-chip.md", r"above the first 64 KB", PART),
     ("docs/choose-a-chip.md", r"an inference in 50 ms", EXAMPLE),
     ("docs/choose-a-chip.md", r"differ by less than 3 % of flash|with a kilobyte of weights", LIMIT),
     ("docs/choose-a-chip.md", r"within about 12 % of", ROUGH),

@@ -48,8 +48,8 @@ BARS = {
 }
 
 
-def planned(graph: Graph, **options: Any) -> Plan:
-    return plan(graph, load_target("host"), ModelRequest(Path("x"), "x", "host", **options))
+def planned(graph: Graph, target: str = "host", **options: Any) -> Plan:
+    return plan(graph, load_target(target), ModelRequest(Path("x"), "x", target, **options))
 
 
 def check(graph: Graph, **options: Any) -> Plan:

@@ -76,13 +76,16 @@ def test_the_running_example_takes_16384_bytes_with_three_parts(monkeypatch: pyt
 
 
 def test_memory_asked_for_takes_the_least_code() -> None:
-    """The thesis' path is chosen where its memory is asked for, in equal parts, which share kernels."""
-    chosen = planned(running_example(), tile="fdt", ram=16384)
+    """The thesis' path is chosen where its memory is asked for, in equal parts, which share kernels.
+
+    On a core that multiplies floats: where a product takes a hundred instructions, calls of 16 parts are nothing.
+    """
+    chosen = planned(running_example(), "mps2-an386", tile="fdt", ram=16384)
     assert chosen.arena_bytes == 16384 and chosen.extra_macs == 0 and chosen.tiling is not None
     (choice,) = chosen.tiling.tilings
     assert choice.tiling is not None and choice.tiling.counts == (4,)
     assert [op.name for op in choice.tiling.path.ops] == ["pointwise", "pool"]
-    assert planned(running_example(), tile="fdt").arena_bytes < 12000
+    assert planned(running_example(), "mps2-an386", tile="fdt").arena_bytes < 12000
 
 
 def test_pairs_that_only_fdt_can_tile() -> None:
