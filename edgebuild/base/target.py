@@ -119,6 +119,9 @@ class Runner:
     package: str = ""
 
 
+VECTORS_BYTES = 64  # of the table in startup/cortex_m.c, whose reserved entries are symbols
+
+
 @dataclass(frozen=True)
 class BootWords:
     """Words that the chip reads before it starts a program: `at` bytes behind the begin of the memory for code."""
@@ -129,6 +132,8 @@ class BootWords:
     def __post_init__(self) -> None:
         if self.at % 4 or any(word >> 32 for word in self.words):
             raise ValueError("boot words have 32 bits, and their address is a multiple of 4")
+        if self.at < VECTORS_BYTES and not 0x20 <= self.at <= self.at + 4 * len(self.words) <= 0x2C:
+            raise ValueError("of the first 16 vectors, a target sets entries 8 to 10, which the core reserves")
 
 
 @dataclass(frozen=True)
@@ -428,9 +433,6 @@ def regions_script(target: Target) -> str:
         *_boot_lines(target.firmware),
         "",
     ])  # fmt: skip
-
-
-VECTORS_BYTES = 64  # of the table in startup/cortex_m.c, whose reserved entries are symbols
 
 
 def _boot_lines(firmware: Firmware) -> Iterator[str]:

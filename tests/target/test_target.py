@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,6 +153,14 @@ def test_what_is_no_map_or_no_yaml_is_refused(tmp_path: Path) -> None:
     assert "expected a map of keys" in problem(tmp_path, "- a\n- b\n")
     assert "expected a map of keys" in problem(tmp_path, "")
     assert problem(tmp_path, "a: [1\n").startswith("board.yaml:2:1: error: not YAML")
+
+
+@pytest.mark.parametrize("at", ["0x402", "0", "0x1C", "0x28"])
+def test_boot_words_that_nothing_would_read(at: str, tmp_path: Path) -> None:
+    text = f"inherits: lpc1768\nfirmware: {{boot: [{{at: {at}, words: [1, 2]}}]}}\n"
+    assert re.match(
+        r"board\.yaml:2:19: error: (boot words have 32 bits|of the first 16 vectors)", problem(tmp_path, text)
+    )
 
 
 def test_a_mistyped_name_lists_the_right_ones() -> None:
