@@ -151,9 +151,9 @@ def layer_of(op: Op, graph: Graph, form: Form) -> KernelLayer:
 def _from_rows(layers: list[KernelLayer], form: Form) -> Kernel | None:
     """The cheapest kernel of all rows that serve; if a granularity is wanted, of the rows that gather first."""
     for gathers in (True, False) if form.granularity else (False,):
-        rows = [row for row in ROWS if row.gathers == gathers]
+        rows = [row for row in ROWS if row.gathers == gathers and row.core <= form.core]
         served = [(row, layers[0]) for row in rows if row.serves(layers[0])]
-        sums = [row for row in rows if row.kind in (CONVOLUTION, DEPTHWISE)]
+        sums = [row for row in rows if row.kind in (CONVOLUTION, DEPTHWISE)] if layers[1:] else []
         served += [(row, each) for row in sums for each in layers[1:] if row.serves(each)]
         pairs = [(layer, k) for row, layer in served if (k := row.make(layer)) is not None]
         pairs += [] if gathers else [(layers[0], k) for k in offload.called(layers[0])]

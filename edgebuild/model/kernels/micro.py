@@ -7,6 +7,7 @@ a `Micro`, which describes the computation: see `arm_dsp/dot.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -224,15 +225,12 @@ class _Node:
 
     instruction: Instruction
     after: dict[int, int] = field(default_factory=dict)
+    before: list[tuple[int, int]] = field(default_factory=list)  # its successors, with these cycles
     height: int = 0  # cycles from its start to the end of all its successors
 
-    @property
-    def writes(self) -> str:
-        return str(self.instruction[1])
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(r for r in self.instruction[2:] if isinstance(r, str)))
+    def __post_init__(self) -> None:
+        self.writes = str(self.instruction[1])
+        self.reads = tuple(dict.fromkeys(r for r in self.instruction[2:] if isinstance(r, str)))
 
     @property
     def late(self) -> int:
@@ -260,26 +258,26 @@ def _dependent(nodes: list[_Node]) -> list[_Node]:
         for r in node.reads:
             readers.setdefault(r, []).append(at)
         writer[node.writes], readers[node.writes] = at, []
-    for node in reversed(nodes):
-        for before, cycles in node.after.items():
-            nodes[before].height = max(nodes[before].height, cycles + node.height)
+    for at, node in reversed(list(enumerate(nodes))):
+        for first, cycles in node.after.items():
+            nodes[first].height = max(nodes[first].height, cycles + node.height)
+            nodes[first].before.append((at, cycles))
     return nodes
 
 
 def _listed(nodes: list[_Node], pool: tuple[str, ...], ahead: int) -> tuple[int, tuple[str, ...]] | None:
     """Cycles and lines of an order; None if the pool is too small for moving instructions `ahead` so far."""
-    started, lines, left = dict[int, int](), list[str](), list(range(len(nodes)))
+    lines, left = list[str](), list(range(len(nodes)))
+    waits, earliest = [len(node.after) for node in nodes], [0] * len(nodes)  # for how many others, and until when
     free, places = list(pool), dict[str, str]()
     uses = Counter(r for node in nodes for r in node.reads if r[0] == "%")
     now = 0
     while left:
         ready = list[tuple[int, int, int]]()
-        for n in (n for n in left if n <= left[0] + ahead):
+        for n in left[: bisect_right(left, left[0] + ahead)]:
             node = nodes[n]
-            room = node.writes[0] != "%" or free or any(uses[r] == 1 for r in node.reads)
-            if room and node.after.keys() <= started.keys():
-                start = max([now, *(started[before] + cycles for before, cycles in node.after.items())])
-                ready.append((start, -node.height, n))
+            if not waits[n] and (free or node.writes[0] != "%" or any(uses[r] == 1 for r in node.reads)):
+                ready.append((max(now, earliest[n]), -node.height, n))
         if not ready:
             return None
         start, _, n = min(ready)
@@ -292,7 +290,9 @@ def _listed(nodes: list[_Node], pool: tuple[str, ...], ahead: int) -> tuple[int,
             places[node.writes] = free.pop(0)
         lines.append(_line(node, places.get(node.writes, node.writes), sources))
         left.remove(n)
-        started[n], now = start, start + 1
+        now = start + 1
+        for later, cycles in node.before:
+            waits[later], earliest[later] = waits[later] - 1, max(earliest[later], start + cycles)
     return now, tuple(lines)
 
 

@@ -67,12 +67,12 @@ class Row:
     shifts: bool = False
 
     def serves(self, layer: KernelLayer) -> bool:
-        """Whether the kind is the layer's, and the core and the request allow the kernel."""
+        """Whether the kind is the layer's, and the request allows the kernel."""
         if self.kind not in layer.kinds or (layer.cropped and not self.crops):
             return False
         if shifted(layer.op) and not self.shifts:
             return False
-        return self.calls in ("", layer.form.wish.calls) and self.core <= layer.form.core
+        return self.calls in ("", layer.form.wish.calls)
 
 
 def of_sums(make: Callable[[Sums, Form], Kernel | None]) -> Callable[[KernelLayer], Kernel | None]:
