@@ -14,8 +14,8 @@ bias or a factor changes the result.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +25,12 @@ from ...base.artifacts import Artifact
 from ...base.errors import fail
 from ...base.target import hal_dir
 from .. import ops
-from ..ir import Array, Graph, Op, Tensor
+from ..ir import Array, Graph, Op, Tensor, reals_of
 from ..ops.base import quant_of, scale_of, zero_of
 from ..ops.fixedpoint import limits
 from ..ops.spatial import bounds
 from .harness import NAME, Builder, arenas, run_program, sources
+from .rounding import largest
 
 GO_ON, TAKE, PUT = range(3)  # commands of trace.c
 TABLE = r"_order_{step}\[\d+\] = \{{(.*?)\}};"
@@ -288,6 +289,7 @@ UNBOUNDED = frozenset(
     ("gather", "gather_nd", "scatter", "scatter_reduce", "insert", "lstm", "svdf", "svdf_state", "span")
 )
 MAX_MACS, MIN_ROUNDS, MAX_ROUNDS = 12_000_000, 2, 128  # multiply-accumulates of all directed rounds; rounds
+DRAWN, MAX_DRAWS = 4096, 256  # results of random operands from which those near ties are chosen; draws
 PHASES = 4  # below and above a tie near the upper bound; the same near the lower one
 
 
@@ -323,7 +325,40 @@ def _directed(op: Op, graph: Graph, rounds: int) -> list[dict[str, Array]]:
     values = [{t.name: _plain(t, number, rng) for t in tensors} for number in range(rounds)]
     if windows is not None and tensors and tensors[0].name == op.inputs[0]:
         windows.put([operands[op.inputs[0]] for operands in values])
+    elif tensors and graph.result(op).quant and not ops.SPECS[op.kind].exact:
+        for operands, near in zip(values[1::4], _near_ties(op, graph, len(values[1::4]), rng), strict=False):
+            operands |= near
     return values
+
+
+def _near_ties(op: Op, graph: Graph, count: int, rng: np.random.Generator) -> list[dict[str, Array]]:
+    """Of many random operands, `count` for which a result is nearest to a tie, from below and from above in turn.
+
+    Such a result changes with a small error of a factor. Empty for large results, of which some are near one anyway,
+    and for ops with other operands than quantised ones.
+    """
+    tensors, y = graph.operands(op), graph.result(op)
+    free = {t.name: t for t in tensors if not t.constant}
+    if count * y.elements > DRAWN or any(t.quant is None for t in free.values()):
+        return []
+    draws = [{n: _narrow(t, rng) for n, t in free.items()} for _ in range(min(DRAWN // max(1, y.elements), MAX_DRAWS))]
+    steps_of, (low, high) = real_steps(op, graph), (end - zero_of(y) for end in limits(y.dtype))
+    below, above = list[float](), list[float]()
+    for values in draws:
+        steps, tie = steps_of([values[t.name] if t.data is None else t.data for t in tensors])
+        aside = steps - np.floor(steps) - 0.5
+        counts = (np.abs(aside) > 2 * tie) & (steps > low) & (steps < high)
+        room = np.abs(aside) / (1 + np.abs(steps))
+        below.append(np.min(room, where=counts & (aside < 0), initial=np.inf))
+        above.append(np.min(room, where=counts & (aside > 0), initial=np.inf))
+    pairs = zip(np.argsort(below, kind="stable"), np.argsort(above, kind="stable"), strict=True)
+    return [draws[n] for pair in pairs for n in pair][:count]
+
+
+def _narrow(t: Tensor, rng: np.random.Generator) -> Array:
+    """Random values between two random ends, since many functions are flat where their operands differ much."""
+    low, high = np.sort(rng.integers(*limits(t.dtype), 2, endpoint=True))
+    return rng.integers(low, high, t.shape, t.dtype, endpoint=True)
 
 
 def _plain(t: Tensor, number: int, rng: np.random.Generator) -> Array:
@@ -430,3 +465,38 @@ class Windows:
             new = np.where(weight == 0, now, new)
             rest, x[lines, at] = rest - weight * (new - now), new
         return x
+
+
+# Half-width of a tie around the middle between two steps: STEPS plus SHARE of the result in steps. Factors of 31 bits
+# are off by 2^-31 of a result, those of 64-bit sums and float32 by 2^-24.
+STEPS, SHARE = 2.0**-20, 2.0**-22
+AS_THEY_ARE = ("quantize", "requantize")  # ops that change the storage of numbers, not their values
+
+
+def real_steps(op: Op, graph: Graph) -> Callable[[Sequence[Array]], tuple[Array, Array]]:
+    """A function of an op's quantised operands: its exact result in steps from the zero point, and half of a tie."""
+    y, tensors = graph.result(op), graph.operands(op)
+    own = {t.name: replace(t, dtype="float32", quant=None, data=None if t.data is None else _real(t.data, t))
+           for t in (*tensors, y) if t.quant is not None}  # fmt: skip
+    twin = replace(graph, tensors={**graph.tensors, **own})
+
+    def of(operands: Sequence[Array]) -> tuple[Array, Array]:
+        given = ((x, t, own.get(t.name, t).data) for x, t in zip(operands, tensors, strict=True))
+        real = [_real(x, t) if data is None else data for x, t, data in given]
+        with np.errstate(all="ignore"):
+            value = real[0] if op.kind in AS_THEY_ARE else ops.SPECS[op.kind].reference(op, twin, *real)
+            steps = value.reshape(y.shape).astype(np.float64) / scale_of(y)
+        size = np.abs(steps)
+        if ops.SPECS[op.kind].total is None:  # terms may cancel: then operands bound the error, not the small result
+            terms = [largest(x) for x, t in zip(real, tensors, strict=True) if not t.constant]
+            size = np.maximum(size, max(terms, default=0.0) / scale_of(y))
+        return steps, STEPS + SHARE * np.where(np.isfinite(size), size, 0.0)
+
+    return of
+
+
+def _real(x: Array, t: Tensor) -> Array:
+    """Dequantised values in float64; other values as they are."""
+    if t.quant is None or x.dtype.kind not in "iu":
+        return x.astype(np.float64) if x.dtype.kind == "f" else x
+    return reals_of(x, t)

@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import ops
-from ..ir import Array, Graph, Op, Tensor, origin_of, reals_of
-from ..ops.base import Interval
+from ..ir import Array, Graph, Op, Tensor, origin_of
+from ..ops.base import Interval, zero_of
 from ..ops.fixedpoint import limits
 from ..ops.spatial import bounds
 from .oracles import OFF_STEP, Reference
-from .recording import Plot, Round, Seen
+from .recording import Plot, Round, Seen, real_steps
 from .rounding import Rng, distance, largest, limit, moves
 
 
@@ -72,12 +72,6 @@ def _possible(places: Sequence[int], low: Sequence[float], high: Sequence[float]
     return all((-low[i], i) > (-least, before) for i in range(len(low)) if i not in places)
 
 
-# Half-width of a tie around the middle between two steps: STEPS plus SHARE of the result in steps. Factors of 31 bits
-# are off by 2^-31 of a result, those of 64-bit sums and float32 by 2^-24.
-STEPS, SHARE = 2.0**-20, 2.0**-22
-AS_THEY_ARE = ("quantize", "requantize")  # ops that change the storage of numbers, not their values
-
-
 def is_exact(op: Op, graph: Graph) -> bool:
     """Whether the format defines the op's integers as one rounding of real numbers; TFLite's are fixed-point results.
 
@@ -91,38 +85,12 @@ def is_exact(op: Op, graph: Graph) -> bool:
 def exact(op: Op, graph: Graph, operands: Sequence[Array]) -> Interval:
     """The least and the largest right integer of every element. `operands`: quantised, as the op reads them."""
     y = graph.result(op)
-    assert y.quant is not None
-    tensors = graph.operands(op)
-    real = [_real(x, t) for x, t in zip(operands, tensors, strict=True)]
-    twins = {t.name: _twin(t, x) for t, x in zip(tensors, real, strict=True)}
-    twin = replace(graph, tensors={**graph.tensors, **twins, y.name: replace(y, dtype="float32", quant=None)})
-    with np.errstate(all="ignore"):
-        value = real[0] if op.kind in AS_THEY_ARE else ops.SPECS[op.kind].reference(op, twin, *real)
-        value = value.reshape(y.shape).astype(np.float64)
-        steps = value / y.quant.scale[0]
-    terms = [largest(x) for x, t in zip(real, tensors, strict=True) if not t.constant]
-    size = np.abs(steps)
-    if ops.SPECS[op.kind].total is None:  # terms may cancel: then operands bound the error, not the small result
-        size = np.maximum(size, max(terms, default=0.0) / y.quant.scale[0])
-    tie = STEPS + SHARE * np.where(np.isfinite(size), size, 0.0)
-    low, high = (float(end - y.quant.zero_point[0]) for end in limits(y.dtype))
+    steps, tie = real_steps(op, graph)(operands)
+    ends, zero = limits(y.dtype), zero_of(y)
+    low, high = (float(end - zero) for end in ends)
     steps = np.clip(np.nan_to_num(steps, nan=low, posinf=high, neginf=low), low - 1, high + 1)
-    least, most = np.ceil(steps - 0.5 - tie), np.floor(steps + 0.5 + tie)
-    ends = [np.clip(end, low, high) + y.quant.zero_point[0] for end in (least, most)]
-    return ends[0].astype(y.dtype), ends[1].astype(y.dtype)
-
-
-def _real(x: Array, t: Tensor) -> Array:
-    """Dequantised values in float64; other values as they are."""
-    if t.quant is None or x.dtype.kind not in "iu":
-        return x.astype(np.float64) if x.dtype.kind == "f" else x
-    return reals_of(x, t)
-
-
-def _twin(t: Tensor, real: Array) -> Tensor:
-    if real.dtype.kind != "f":
-        return t
-    return replace(t, dtype="float32", quant=None, data=real if t.constant else None)
+    least, most = (np.clip(end, low, high) + zero for end in (np.ceil(steps - 0.5 - tie), np.floor(steps + 0.5 + tie)))
+    return least.astype(y.dtype), most.astype(y.dtype)
 
 
 RELATIVE = 1e-4  # tolerance of floats, relative to the tensor's largest value
