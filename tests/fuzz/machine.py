@@ -99,12 +99,12 @@ def report_of(artifacts: Sequence[Artifact]) -> dict[str, Any]:
 def check_explained(report: Mapping[str, Any]) -> None:
     """Raise Failure unless buffers of the report, their ends rounded up, take all bytes of the arena.
 
-    Tiles that move through the first level are no buffers of the report, nor constants on their way to it.
+    Tiles that move through the first level or scratchpads are no buffers of the report, nor constants on their way.
     """
     levels = [level["name"] for level in report.get("hierarchy", {"levels": []})["levels"]]
     target = load_target(report["target"])
     direct = any({target.memory("weights").name, *levels[:1]} <= set(unit.between) for unit in target.dma)
-    nearest = levels[: 1 if direct else 2]
+    nearest = {*levels[: 1 if direct else 2], *(name for engine in target.engines for name in engine.memories)}
     for memory, size in report["ram"]["by_memory"].items():
         if memory in nearest:
             continue
@@ -124,7 +124,7 @@ def digest(artifacts: Sequence[Artifact]) -> str:
 
 @dataclass
 class Machine:
-    """A target with what all of its programs share, compiled once. The host: at -O0 under the sanitizers."""
+    """A target with what all of its programs share, compiled once. Those of the host: at -O0 under the sanitizers."""
 
     name: str
     folder: Path
@@ -147,7 +147,7 @@ class Machine:
 
     @property
     def flags(self) -> list[str]:
-        return list(QUICK) if self.name == "host" else list(self.target.toolchain.cflags)
+        return list(QUICK) if self.target.firmware is None else list(self.target.toolchain.cflags)
 
     def run(
         self, artifacts: Sequence[Artifact], vectors: list[list[Array]], folder: Path, dma: Value = None

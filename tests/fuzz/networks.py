@@ -76,7 +76,8 @@ class Tally:
 def modes(recipe: Recipe, arena: int, flash: int, target: Target) -> Iterator[Options]:
     """The five kinds of tiling, one more wish; or one kind and one wish. Kernels are for speed, size or between.
 
-    One more way, of those to move tiles, where the target has memory levels.
+    One more way, of those to move tiles, where the target has memory levels; all of them if no other plan reaches the
+    weights.
     """
     s = choice(recipe.seed + 1)
     kinds = s.pick("balanced", "balanced", "speed", "size")
@@ -92,8 +93,15 @@ def modes(recipe: Recipe, arena: int, flash: int, target: Target) -> Iterator[Op
         {"portable": True, "tile": "rolling"},
     )
     tiles = TILE if target.name == "host" else (s.pick(*TILE), s.pick("auto", "rolling"))
-    for options in (*({"tile": tile} for tile in dict.fromkeys(tiles)), more, *moved(recipe, arena, target)):
+    plans: list[Options] = [*({"tile": tile} for tile in dict.fromkeys(tiles)), more]
+    plans = [{"map": method} for method in MAPS] if only_mapped(target) else plans
+    for options in (*plans, *moved(recipe, arena, target)):
         yield {**options, **({"optimize": kinds} if kinds != "balanced" else {})}
+
+
+def only_mapped(target: Target) -> bool:
+    """Whether only a DMA unit reaches the weights, so that all plans without `map` are refused."""
+    return target.memory("weights").access == "dma"
 
 
 def moved(recipe: Recipe, arena: int, target: Target) -> Iterator[Options]:
@@ -207,7 +215,8 @@ def sweep(
     except Failure as failure:
         return tally.cases.append(Case(recipe, "host", {"tile": "off"}, failure))
     for machine in machines:
-        mine = list(ways or modes(recipe, judge.arena, judge.flash, machine.target))
+        given = () if only_mapped(machine.target) else ways
+        mine = list(given or modes(recipe, judge.arena, judge.flash, machine.target))
         Random(recipe.seed).shuffle(mine)
         _sweep_on(machine, judge, mine, most, tally)
 

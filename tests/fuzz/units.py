@@ -16,7 +16,8 @@ from .others import damaged_file, driver_programs, hostile_names, mutants_of_dri
 from .recipe import FORMS
 from .wire import PORTS, STREAMS, harmed_streams
 
-LEVELS = ("mps2-an521", "pulp-cluster", "gap8")  # between whose memories a DMA unit moves tiles
+# Between whose memories a DMA unit moves tiles.
+LEVELS = ("mps2-an521", "pulp-cluster", "gap8", "gap8-model", "diana-model")
 TARGETS = ("microbit", "mps2-an385", "mps2-an386", "m4-flash-model", "mps2-an500", "mps2-an505", "mps3-an547",
            "riscv-virt", "cv32e40p", "ri5cy", *LEVELS)  # fmt: skip
 PROGRAMS = 25  # drivers that are built together
