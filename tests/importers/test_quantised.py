@@ -33,14 +33,31 @@ class Quantised(Net):
         return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *parameters), *parameters)
 
 
-def weights_of_three_dimensions(axis: int) -> onnx.ModelProto:
-    """A batch of matrices with a scale for each index of one dimension."""
-    net = Quantised()
-    w = net.rng.normal(0, 1, (3, 8, 6))
-    scale = np.abs(w).max(axis=tuple(d for d in range(3) if d != axis), keepdims=True) / 127
+def along(net: Net, axis: int, *shape: int) -> str:
+    """Weights with a scale for each index of one dimension."""
+    w = net.rng.normal(0, 1, shape)
+    scale = np.abs(w).max(axis=tuple(d for d in range(len(shape)) if d != axis % len(shape)), keepdims=True) / 127
     steps, zero = net.stored(np.rint(w / scale), np.int8), net.stored(np.zeros(scale.size), np.int8)
-    real = net.op("DequantizeLinear", steps, net.stored(scale.ravel()), zero, axis=axis)
-    return net.done(net.q(net.op("MatMul", net.q(net.input("x", (3, 5, 8)), 0.03), real), 0.1))
+    return net.op("DequantizeLinear", steps, net.stored(scale.ravel()), zero, axis=axis)
+
+
+def weights_of_three_dimensions(axis: int) -> onnx.ModelProto:
+    net = Quantised()
+    return net.done(net.q(net.op("MatMul", net.q(net.input("x", (3, 5, 8)), 0.03), along(net, axis, 3, 8, 6)), 0.1))
+
+
+def weights_along_inputs() -> onnx.ModelProto:
+    """Scales for each input of sums, which are as many as outputs."""
+    net = Quantised()
+    x = net.q(net.input("x", (1, 4, 4, 4)), 0.02)
+    deep = net.op("Reshape", x, net.stored([1, 4, 2, 2, 4], np.int64))
+    sums = (
+        net.op("MatMul", x, along(net, 0, 4, 4)),
+        net.op("Gemm", net.op("Flatten", x, axis=3), along(net, -1, 4, 4), transB=1),
+        net.op("Conv", x, along(net, -3, 4, 4, 2, 2)), net.op("ConvTranspose", x, along(net, 0, 4, 4, 2, 2)),
+        net.op("Conv", deep, along(net, 1, 4, 4, 1, 2, 2)), net.op("ConvTranspose", deep, along(net, 0, 4, 4, 1, 2, 2)),
+    )  # fmt: skip
+    return net.done(*(net.q(y, 0.05) for y in sums))
 
 
 def constant_first() -> onnx.ModelProto:
@@ -201,6 +218,7 @@ def on_constants() -> onnx.ModelProto:
 
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "weights along inputs": weights_along_inputs,
     **{f"weights, axis {axis}": lambda axis=axis: weights_of_three_dimensions(axis) for axis in range(3)},
     **{f"zero point {zero}": lambda zero=zero: far_zero_points(zero) for zero in (-32768, 32767, -20000)},
     **{f"product, turned {turned}": lambda turned=turned: scaled_product(turned) for turned in (0, 1)},

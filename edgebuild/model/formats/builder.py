@@ -302,6 +302,12 @@ class Node(ABC):
             return x
         return replace(x, dtype="float32", quant=None, data=real_values(x))
 
+    def scaled_along(self, t: Tensor, axis: int) -> Tensor:
+        """Weights as their kernels read them: real numbers if constants have scales along another axis than `axis`."""
+        if t.data is None or t.quant is None or t.quant.axis in (None, axis) or t.quant.per_tensor:
+            return t
+        return self.builder.tensors[self.store(f"{t.name}@real", real_values(t))]
+
     def turned(self, name: str, perm: tuple[int, ...]) -> str:
         """Name of a transpose of tensor `name`."""
         x = self._whole(name)

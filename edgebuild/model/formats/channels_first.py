@@ -72,12 +72,11 @@ class ChannelsFirstNode(Node):
         """Constant weights C x (K / group) x window of a ConvTranspose as K x (C / group) x window."""
         if group < 1 or w.shape[0] % group:
             raise self.error(f"group {group} of {w.shape[0]} channels", "groups must divide the channels")
+        w = self.scaled_along(w, 1)
         parts = w.array.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
         data = np.ascontiguousarray(parts.reshape(-1, *parts.shape[2:]))
         quant = w.quant
         if quant is not None and quant.axis is not None:
-            if quant.axis % len(w.shape) != 1:
-                raise self.error("weights are quantised along their input channels", "quantise along axis 1")
             quant = Quant(quant.scale * group, quant.zero_point * group, 0)
         return self.builder.tensors[self.store(f"{w.name}@out", data, quant)]
 
@@ -102,7 +101,7 @@ class ChannelsFirstNode(Node):
         name = f"{t.name}@{''.join(map(str, perm))}"
         quant = t.quant
         if quant is not None and quant.axis is not None:
-            quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis % len(perm)))
+            quant = Quant(quant.scale, quant.zero_point, list(perm).index(quant.axis))
         return self.store(name, np.ascontiguousarray(t.array.transpose(perm)), quant)
 
     def flat_bias(self, t: Tensor, channels: int) -> str:
@@ -120,7 +119,7 @@ WHOLE: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "pad": (0, 0, 0, 
 
 def convolution(node: ChannelsFirstNode, w: Tensor, bias: Sequence[str], group: int, attrs: dict[str, Any]) -> None:
     """Emit a convolution with constant weights K x (C / group) x window; depthwise if each channel is a group."""
-    x, w = node.nhwc(), node.as_image(w)
+    x, w = node.nhwc(), node.as_image(node.scaled_along(w, 0))
     if w.shape[1] == 1 and group == node.tensor(0).shape[1] and group > 1:
         node.emit_nchw("depthwise_conv2d", [x, node.permuted(w, (1, 2, 3, 0)), *bias], **attrs)
     else:

@@ -480,7 +480,8 @@ def matrix_product(node: Any) -> None:
     rows = (
         node.inputs[0] if len(x.shape) == 2 else node.reshaped(node.inputs[0], (x.elements // w.shape[0], w.shape[0]))
     )
-    node.emit_as("dense", [rows, node.permuted(w, (1, 0))], (*x.shape[:-1], w.shape[1]), clamp=OPEN)
+    columns = node.permuted(node.scaled_along(w, 1), (1, 0))
+    node.emit_as("dense", [rows, columns], (*x.shape[:-1], w.shape[1]), clamp=OPEN)
 
 
 def rows_times(node: Any, weights: str, bias: str) -> None:
@@ -488,8 +489,9 @@ def rows_times(node: Any, weights: str, bias: str) -> None:
     x, w = node.tensor(0), node.builder.tensors[weights]
     if w.constant and len(w.shape) == 2 and x.shape[-1:] == w.shape[1:]:
         flat = node.reshaped(x.name, (x.elements // w.shape[1], w.shape[1]))
-        more = [node.flat_bias(node.builder.tensors[bias], w.shape[0])] if bias else []
-        return node.emit_as("dense", [flat, w.name, *more], (*x.shape[:-1], w.shape[0]), clamp=OPEN)
+        operands = [flat, node.scaled_along(w, 0).name]
+        operands += [node.flat_bias(node.builder.tensors[bias], w.shape[0])] if bias else []
+        return node.emit_as("dense", operands, (*x.shape[:-1], w.shape[0]), clamp=OPEN)
     product = node.before("product") if bias else node
     matmul(product, x.name, w.name, True, OPEN)
     if bias:

@@ -129,7 +129,8 @@ def read_gemm(node: Any) -> None:
         raise node.error(f"operands of shapes {node.tensor(0).shape} and {node.tensor(1).shape}", MATRICES)
     x = node.turned(node.inputs[0], (1, 0)) if node.attr("transA", 0) else node.inputs[0]
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
-    w, turned = node.tensor(1), bool(node.attr("transB", 0))
+    turned = bool(node.attr("transB", 0))
+    w = node.scaled_along(node.tensor(1), 0 if turned else 1)
     channels = w.shape[0 if turned else 1]
     in_row = not bias or (node.tensor(2).constant and node.tensor(2).elements in (1, channels))
     if w.constant and in_row:

@@ -22,7 +22,7 @@ from onnx import numpy_helper
 from ....base.errors import fail, visible
 from ...ir import Arithmetic, Graph, Quant, Tensor, real_values
 from ..builder import GraphBuilder, Node, checked_size, needed
-from ..compose import batch_normalised, dequantize
+from ..compose import axis_of, batch_normalised, dequantize
 from . import control_flow, onnx_ml, other_nodes, preparation
 from .fused import CELLS
 from .integers import REQUANT, name_domain, read_shifted
@@ -269,7 +269,7 @@ def _quantisation(node: OnnxNode) -> tuple[Quant, str, int]:
         raise node.error(f"{scale.size} scales and {zero.size} zero points")
     dtype, less = SIGNED[str(zero.dtype)]
     zeros = tuple(int(z) - less for z in np.ravel(zero))
-    axis = node.attr("axis", 1) if scale.size > 1 else None
+    axis = axis_of(node, node.attr("axis", 1), len(node.tensor(0).shape)) if scale.size > 1 else None
     return Quant(tuple(float(s) for s in np.ravel(scale)), zeros, axis), dtype, less
 
 

@@ -126,9 +126,7 @@ def convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
 
 
 def _by_depth(node: OnnxNode, window: Sequence[Side], group: int) -> list[onnx.NodeProto]:
-    parts, x, w, (deep, *plane) = Parts(node), node.tensor(0), node.tensor(1), window
-    if w.quant is not None and w.quant.axis not in (None, 0):
-        raise node.error("weights are quantised along their input channels", "quantise along axis 0")
+    parts, x, w, (deep, *plane) = Parts(node), node.tensor(0), node.scaled_along(node.tensor(1), 0), window
     data = w.array.reshape(w.shape[0], w.shape[1] * deep.taps, *w.shape[3:])
     flat = node.store(f"{w.name}@{node.outputs[0]}", data, w.quant)
     y = parts.op("Transpose", gathered(parts, x.name, [deep]), perm=[0, 2, 1, 3, 4, 5])
@@ -249,8 +247,7 @@ def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
         return None
     if w.shape[0] != x.shape[1]:
         raise node.error(f"weights of shape {w.shape} for an input of {x.shape}", "weights are C x K / groups x window")
-    if w.quant is not None and w.quant.axis not in (None, 1):
-        raise node.error("weights are quantised along their input channels", "quantise along axis 1")
+    w = node.scaled_along(w, 1)
     strides, dilations = (listed(node, name, 1, SPACE) for name in ("strides", "dilations"))
     spread = [
         spread_size(node, d, x.shape[2 + d], w.shape[2 + d], strides[d], dilations[d], SPACE) for d in range(SPACE)
@@ -263,7 +260,7 @@ def transpose_convolution(node: OnnxNode) -> list[onnx.NodeProto] | None:
     y = parts.op("Gather", y, node.array(np.where(inside, table // strides[0], x.shape[2])), axis=2)
     y = parts.op("Transpose", y, perm=[0, 2, 1, 3, 4, 5])
     y = parts.reshape(y, -1, x.shape[1] * taps, *x.shape[3:])
-    data = w.data.swapaxes(1, 2).reshape(w.shape[0] * taps, w.shape[1], *w.shape[3:])
+    data = w.array.swapaxes(1, 2).reshape(w.shape[0] * taps, w.shape[1], *w.shape[3:])
     flat = node.store(f"{w.name}@{node.outputs[0]}", np.ascontiguousarray(data), w.quant)
     own = {name: list(v)[1:] for name, v in node.attributes.items() if name in PER_SIDE}
     if "pads" in node.attributes:

@@ -437,7 +437,8 @@ def quantisation(node: AtenNode) -> tuple[Quant, str, int]:
         raise node.error(f"{dtype} of scale {min(scales, default=0)}", hint)
     less = 128 if dtype == "uint8" else 0
     points = tuple(int(z) - less for z in zeros)
-    return Quant(tuple(map(float, scales)), points, axis if len(scales) > 1 else None), "int8" if less else dtype, less
+    along = compose.axis_of(node, axis, len(node.tensor(0).shape)) if len(scales) > 1 else None
+    return Quant(tuple(map(float, scales)), points, along), "int8" if less else dtype, less
 
 
 def quantize(node: AtenNode) -> None:
