@@ -290,6 +290,7 @@ UNBOUNDED = frozenset(
 )
 MAX_MACS, MIN_ROUNDS, MAX_ROUNDS = 12_000_000, 2, 128  # multiply-accumulates of all directed rounds; rounds
 DRAWN, MAX_DRAWS = 4096, 256  # results of random operands from which those near ties are chosen; draws
+LEVELS = 256  # results near an end of the range, of which the one whose sum is nearest to its tie is chosen
 PHASES = 4  # below and above a tie near the upper bound; the same near the lower one
 
 
@@ -385,7 +386,9 @@ class Windows:
     def __init__(self, op: Op, graph: Graph, weights: Array, places: list[tuple[int, int]]) -> None:
         x, y = graph.operands(op)[0], graph.result(op)
         groups = weights.shape[0]
-        self.weights, self.places = weights.astype(np.int64), places
+        zeros = np.broadcast_to(np.array(quant_of(graph.operands(op)[1]).zero_point), y.shape[-1])
+        self.weights = weights.astype(np.int64) - zeros.reshape(groups, -1, 1, 1, 1)
+        self.places = places
         self.low, self.high = limits(x.dtype)
         self.zero, self.filters = zero_of(x), weights.shape[1]
         bias = graph.operands(op)[2].data if len(op.inputs) > 2 else None
@@ -436,15 +439,28 @@ class Windows:
         w = self.weights[:, one].swapaxes(0, 1).reshape(len(turn) * groups, -1)
         start, factor = (np.swapaxes(v[:, one], 0, 1).ravel() for v in (self.start, self.factor))
         phase, end, first = (np.repeat(v, groups) for v in (phase, turn % 2, np.arange(len(turn)) < 2 * count))
-        near = max(2, (self.most - self.least) // 16)
-        result = np.where(phase < 2, self.most - near, self.least + near)
         finest = np.min(np.where(w == 0, 1 << 20, np.abs(w)), axis=1, initial=1 << 20)
-        # Sums meet a target to half the smallest weight. They stay within a quarter step of the tie.
-        aside = np.minimum(finest // 2 + 1, 0.25 / factor)
-        close = (result + 0.5) / factor - start + np.where(phase % 2 == 0, -aside, aside)
+        close = self._close(phase, start, factor, finest)
         pixels = self._balanced(w, np.where(first, np.where(end == 0, np.inf, -np.inf), close))
         shape = (rounds, count, groups, *self.weights.shape[2:])
         return np.moveaxis(pixels.reshape(shape), 2, -2).reshape(rounds, count, *shape[3:5], -1)
+
+    def _close(self, phase: Array, start: Array, factor: Array, finest: Array) -> Array:
+        """Sums [windows] next to a tie, on the side that `phase` says. `finest`: the smallest weight of each window.
+
+        With a weight of 1 every whole sum can be met. Then it is that of many results that is nearest to its tie.
+        """
+        span = self.most - self.least
+        near, below = max(2, span // 16), phase % 2 == 0
+        back = np.arange(max(1, min(span // 4, LEVELS)))
+        results = np.where((phase < 2)[:, None], self.most - near - back, self.least + near + back)
+        ties = (results + 0.5) / factor[:, None] - start[:, None]
+        sums = np.where(below[:, None], np.ceil(ties) - 1, np.floor(ties) + 1)
+        aside = np.abs(ties - sums) * factor[:, None]
+        best = np.where(aside > 2 * (STEPS + SHARE * np.abs(results)), aside, np.inf).argmin(1)[:, None]
+        # Other sums meet a target to half the smallest weight. They stay within a quarter step of the tie.
+        far = np.where(below, -1, 1) * np.minimum(finest // 2 + 1, 0.25 / factor)
+        return np.where(finest == 1, np.take_along_axis(sums, best, 1)[:, 0], ties[:, 0] + far)
 
     def _balanced(self, w: Array, target: Array) -> Array:
         """Operands [windows, weights] whose products sum to about `target` [windows]: extremes, except a few."""
