@@ -266,6 +266,7 @@ class DriverRequest:
     force_include: tuple[Path, ...] = option(
         (), FILES, "headers to include before the sources, as -include", metavar="F,..."
     )
+    compiler: tuple[str, ...] = ()  # what build systems add to these: the preprocessor options of the library
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -274,6 +275,7 @@ class DriverRequest:
             *(w for d in self.include_dirs for w in ("-I", str(d))),
             *(f"-D{d}" for d in self.defines),
             *(w for f in self.force_include for w in ("-include", str(f))),
+            *self.compiler,
         )
 
 

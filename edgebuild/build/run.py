@@ -1,6 +1,6 @@
 """`edgebuild run NAME.req.json`: generate the products of a request, and the files that build systems need.
 
-For a driver, `NAME.flags` beside the request, if present, has include folders and definitions. `NAME.lines` is written
+For a driver, `NAME.flags` beside the request, if present, has options of the compiler. `NAME.lines` is written
 with the products: compiler flags with the paths of the sources on this machine.
 Beside the products are `NAME.d`, a rule for CMake with the files that were read, and `NAME.stamp`, which is written
 last: if it exists, the products are complete.
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +32,8 @@ from ..base.text import NAME, named, named_data, visible
 from ..model import choices
 from . import stamp as stamps
 from .header import finish, is_header
+
+PREPROCESSOR = re.compile(r"(-(?:[IDU]|isystem|iquote|idirafter|include(?!-)|imacros))(.*)", re.DOTALL)
 
 
 def run(path: Path, makefiles: bool = False) -> int:
@@ -154,17 +159,28 @@ def _run_driver(
 
 
 def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
-    """The request with the flags in `NAME.flags`, which build systems write: -I and -D of the target, one per line."""
+    """The request with the flags in `NAME.flags`, which build systems write: the compiler's options, one per line.
+
+    A line that begins with `SHELL:` has several, as a shell reads them. `-I` lines are relative to the file's folder,
+    others to the working directory. Options that do not change what the preprocessor reads are ignored.
+    """
     if not file.exists():
         return request
-    lines = read_text(file).split("\n")
-    words = {kind: [line[2:] for line in lines if line.startswith(kind)] for kind in ("-I", "-D")}
-    folders = (Path(os.path.normpath(file.parent / p)) for p in words["-I"])
-    return replace(
-        request,
-        include_dirs=tuple(dict.fromkeys((*request.include_dirs, *folders))),
-        defines=tuple(dict.fromkeys((*request.defines, *words["-D"]))),
-    )
+    options, words = list[str](), deque[str]()
+    for line in read_text(file).split("\n"):
+        if line.startswith("SHELL:"):
+            words.extend(shlex.split(line[6:]))
+        else:
+            words.append(f"-I{file.parent / line[2:]}" if re.match("-I.", line) else line)
+    own = {os.path.abspath(f) for f in request.force_include}
+    while words:
+        match = PREPROCESSOR.fullmatch(words.popleft())
+        value = match and (match[2] or (words.popleft() if words else ""))
+        if match and value and match[1] in ("-D", "-U"):
+            options.append(f"{match[1]}{value}")
+        elif match and value and os.path.abspath(value) not in own:
+            options += [match[1], os.path.normpath(value)]
+    return replace(request, compiler=tuple(options))
 
 
 def _finish(

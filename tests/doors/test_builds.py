@@ -214,18 +214,29 @@ def test_codegen_makes_what_editors_read_and_compiles_nothing(tool: str, tmp_pat
     assert (built.starts, built.compiles, built.links) == (0, 4, 1)
 
 
+ZEPHYR = """add_custom_command(OUTPUT marks.h DEPENDS marks.in COMMAND ${CMAKE_COMMAND} -E sleep 1
+  COMMAND ${CMAKE_COMMAND} -E copy "${CMAKE_CURRENT_SOURCE_DIR}/marks.in" marks.h)
+add_custom_target(marks DEPENDS marks.h)
+add_library(zephyr_interface INTERFACE)
+target_compile_options(zephyr_interface INTERFACE "SHELL:-imacros \\"${CMAKE_CURRENT_BINARY_DIR}/marks.h\\"")
+add_dependencies(zephyr_interface marks)
+"""
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("tool", ["scons", "Ninja", "Unix Makefiles"])
 def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> None:
     """A driver's header goes together with the line that includes it: old depfiles must not ask for it.
 
-    And what its options name is there for the compiler, too.
+    What its options name is there for the compiler, too, and what the compiler's options include, for the driver. That
+    may be a product, as headers of Zephyr are.
     """
     project = Project(tmp_path / "project", tool)
     (project.folder / "h h").mkdir()
     source, header = project.folder / "led.bf.c", project.folder / "h h" / "board.h"
     (project.folder / "all.h").write_text("#define ALL\n")
-    check = "#if !defined FAST || !defined ALL || SLOW != 1\n#error\n#endif\n"
+    (project.folder / "marks.in").write_text("#define MARKS 4\n")
+    check = "#if !defined FAST || !defined ALL || SLOW != 1 || MARKS != 4\n#error\n#endif\n"
     options = 'INCLUDE_DIRS="h h", DEFINES="FAST,SLOW=1", FORCE_INCLUDE="all.h"'
     scripts = {
         "scons": ("SConscript", '["main.c", ', f'["main.c", env.BfDriver("led", "led.bf.c", {options}), '),
@@ -235,8 +246,9 @@ def test_a_removed_include_is_no_missing_input(tool: str, tmp_path: Path) -> Non
     script = project.folder / name
     text = script.read_text().replace(old, new)
     words = options.replace('="', ' "').replace(", ", " ")
-    call = f"edgebuild_add_bf_driver(led SOURCES led.bf.c {words})\nadd_executable("
-    script.write_text(text.replace("add_executable(", call))
+    call = f"{ZEPHYR}edgebuild_add_bf_driver(led SOURCES led.bf.c {words})\nadd_executable("
+    text = text.replace("add_executable(", call)
+    script.write_text(text.replace("env.BfDriver(", "env.Clone(CCFLAGS=['-imacros', 'marks.in']).BfDriver("))
     header.write_text("#define PLACE 0x40000000u\n")
     source.write_text('#include "board.h"\n' + check + LED)
     project.build()

@@ -250,6 +250,9 @@ function(_edgebuild_add_library target)
   foreach(linter IN ITEMS CLANG_TIDY CPPCHECK CPPLINT INCLUDE_WHAT_YOU_USE) # those are for what people write
     set_target_properties("${target}" PROPERTIES "C_${linter}" "" "CXX_${linter}" "")
   endforeach()
+  if(TARGET zephyr_interface) # Zephyr has its flags there, and none in CMAKE_C_FLAGS
+    target_link_libraries("${target}" PRIVATE zephyr_interface)
+  endif()
   if("c_std_11" IN_LIST CMAKE_C_COMPILE_FEATURES)
     target_compile_features("${target}" PRIVATE c_std_11) # whatever older standard the project has
   endif()
@@ -570,6 +573,7 @@ function(_edgebuild_add_driver_rule target name)
   endif()
   set(includes "$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>")
   set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
+  set(options "$<TARGET_PROPERTY:${target},COMPILE_OPTIONS>") # -include, -imacros
   set(first "") # of several configurations, since there is one driver
   if(CMAKE_CONFIGURATION_TYPES)
     list(GET CMAKE_CONFIGURATION_TYPES 0 first)
@@ -577,22 +581,21 @@ function(_edgebuild_add_driver_rule target name)
   endif()
   # One for each language of the project: $<COMPILE_LANGUAGE:...> may stand in definitions and folders.
   file(GENERATE OUTPUT "${flags}.$<COMPILE_LANGUAGE>" CONTENT
-    "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>"
+    "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>\
+$<$<COMPILE_LANGUAGE:C>:SHELL:${CMAKE_C_FLAGS}\n>$<$<COMPILE_LANGUAGE:CXX>:SHELL:${CMAKE_CXX_FLAGS}\n>\
+$<$<BOOL:${options}>:$<JOIN:${options},\n>\n>"
     ${first} TARGET "${target}")
 endfunction()
 
-# Lets the target `codegen` make a stamp, and compile nothing, where CMake has no such target.
-function(_edgebuild_add_to_codegen name stamp)
+# Lets the target `codegen` make a stamp of the library `target`, and compile nothing, where CMake has no such target.
+function(_edgebuild_add_to_codegen target name stamp)
   get_property(codegen GLOBAL PROPERTY EDGEBUILD_CODEGEN)
   if(codegen STREQUAL "NEW")
     return()
   endif()
   if(CMAKE_GENERATOR MATCHES "Ninja") # it knows the rules of all folders: one target, at the end
-    get_property(stamps GLOBAL PROPERTY EDGEBUILD_STAMPS)
-    if(NOT stamps)
-      cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [==[${CMAKE_SOURCE_DIR}]==] CALL _edgebuild_add_codegen)")
-    endif()
     set_property(GLOBAL APPEND PROPERTY EDGEBUILD_STAMPS "${stamp}")
+    _edgebuild_follow("${target}" codegen)
     return()
   endif()
   if(POLICY CMP0171)
@@ -605,23 +608,42 @@ function(_edgebuild_add_to_codegen name stamp)
     set(ours ON)
   endif()
   if(ours) # else it is one of the project
-    add_custom_target("${name}_codegen" DEPENDS "${stamp}")
-    set_target_properties("${name}_codegen" PROPERTIES FOLDER edgebuild)
-    if(TARGET edgebuild_code)
-      add_dependencies("${name}_codegen" edgebuild_code)
-    endif()
-    add_dependencies(codegen "${name}_codegen")
+    add_custom_target("${target}_${name}_codegen" DEPENDS "${stamp}")
+    set_target_properties("${target}_${name}_codegen" PROPERTIES FOLDER edgebuild)
+    _edgebuild_follow("${target}" "${target}_${name}_codegen")
+    add_dependencies(codegen "${target}_${name}_codegen")
   endif()
 endfunction()
 
-function(_edgebuild_add_codegen)
+# Lets the custom target `follower` wait for what the library `target` is told to wait for, such as generated headers. A
+# rule of Ninja waits only for what all targets with that rule wait for.
+function(_edgebuild_follow target follower)
+  get_property(pairs GLOBAL PROPERTY EDGEBUILD_FOLLOWERS)
+  if(NOT pairs)
+    cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY [==[${CMAKE_SOURCE_DIR}]==] CALL _edgebuild_add_followers)")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY EDGEBUILD_FOLLOWERS "${target}" "${follower}")
+endfunction()
+
+function(_edgebuild_add_followers)
   if(POLICY CMP0171)
     cmake_policy(SET CMP0171 OLD)
   endif()
   get_property(stamps GLOBAL PROPERTY EDGEBUILD_STAMPS)
-  if(NOT TARGET codegen)
+  if(stamps AND NOT TARGET codegen)
     add_custom_target(codegen DEPENDS ${stamps})
   endif()
+  get_property(pairs GLOBAL PROPERTY EDGEBUILD_FOLLOWERS)
+  while(pairs)
+    list(POP_FRONT pairs target follower)
+    _edgebuild_linked_by(linked "${target}")
+    foreach(library IN ITEMS "${target}" ${linked})
+      get_target_property(added "${library}" MANUALLY_ADDED_DEPENDENCIES)
+      if(added)
+        add_dependencies("${follower}" ${added})
+      endif()
+    endforeach()
+  endwhile()
 endfunction()
 
 # Sets `result` to the file that gets a new date where the code of a checkout has other bytes: one rule of the build looks at
@@ -744,7 +766,7 @@ function(_edgebuild_add_command target base sources flags)
     ${console}
     VERBATIM)
   set_property(TARGET "${target}" APPEND PROPERTY EDGEBUILD_REQUESTS "${base}.req.json")
-  _edgebuild_add_to_codegen("${target}_${name}" "${base}.stamp")
+  _edgebuild_add_to_codegen("${target}" "${name}" "${base}.stamp")
   target_sources("${target}" PRIVATE ${ARGN})
   if(header AND NOT TARGET "${target}_arena") # for programs that include <name>_arena.h
     add_library("${target}_arena" INTERFACE)
@@ -760,6 +782,7 @@ function(_edgebuild_add_command target base sources flags)
     add_custom_target("${target}_${name}_products" ${all} DEPENDS "${base}.stamp")
     set_target_properties("${target}_${name}_products" PROPERTIES FOLDER edgebuild)
     add_dependencies("${target}_arena" "${target}_${name}_products")
+    _edgebuild_follow("${target}" "${target}_${name}_products")
   else()
     target_sources("${target}" PRIVATE "${base}.stamp")
   endif()

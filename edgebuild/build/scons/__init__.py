@@ -25,6 +25,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -219,9 +220,10 @@ def bf_driver(
     folders = [_source(env.Dir(d)) for d in _words(env, options.get("INCLUDE_DIRS"))]
     if missing := [d for d in folders if not os.path.isdir(d.abspath)]:
         raise wrong(f"{where}: error: INCLUDE_DIRS: no such folder: {missing[0]}")
-    outputs = (*driver_outputs(name, any(str(s).endswith(CPP_SUFFIXES) for s in sources)), f"{name}.lines")
+    cpp = any(str(s).endswith(CPP_SUFFIXES) for s in sources)
+    outputs = (*driver_outputs(name, cpp), f"{name}.lines")
     folder, products = _products(env, where, "driver", name, sources, TARGET, options, outputs, CScanner)
-    value = env.Value(_flags(env, folder))
+    value = env.Value(_flags(env, folder, cpp))
     flags = env.Command(folder.File(f"{name}.flags"), value, Action(write_value, None))
     env.Depends(products, flags)
     if _is_of_killed_run(env, flags[0], value.get_csig()):
@@ -274,14 +276,16 @@ def _tell_editors(
         emit([folder.File(f"{os.path.basename(str(s))}$OBJSUFFIX")], [s], reader)
 
 
-def _flags(env: Environment, folder: Node) -> str:
-    """The include folders and definitions of `env`, one per line, without folders of products."""
+def _flags(env: Environment, folder: Node, cpp: bool) -> str:
+    """The include folders, definitions and flags of `env`, without folders of products: see `with_flags`."""
     products = env.Dir("edgebuild")
     paths = map(env.Dir, PathList(env.get("CPPPATH", ())).subst_path(env, None, None))
     kept = [d for d in paths if not (d == products or d.is_under(products))]
     relative = (os.path.relpath(d.srcnode().abspath, folder.abspath) for d in kept)
     lines = [f"-I{Path(p).as_posix()}" for p in relative]
     lines += [f"-D{env.subst(str(d))}" for d in processDefines(env.get("CPPDEFINES", []))]
+    words = env.subst_list(["$CCFLAGS", "$CPPFLAGS", "$CXXFLAGS" if cpp else "$CFLAGS"])[0]
+    lines += [f"SHELL:{shlex.join(map(str, words))}"]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -511,7 +511,7 @@ class Source:
 
 
 def read_sources(sources: Sequence[Path], triple: str, options: tuple[str, ...] = ()) -> Source:
-    """Parse the sources of a driver. `options`: -I, -D and -include of a C preprocessor.
+    """Parse the sources of a driver. `options`: -I, -D, -include and others of a C preprocessor.
 
     Raises EdgebuildError if a file cannot be read, or is not valid C.
     """
@@ -561,7 +561,8 @@ def macros_among(names: Sequence[str], path: Path, triple: str, options: tuple[s
 
 def _checked(sources: Sequence[Path], triple: str, options: tuple[str, ...], cpp: bool) -> list[Path]:
     """The folders of headers. Raises EdgebuildError if a file is no text, or exceeds the limits of parsing."""
-    places, front = ([Path(b) for a, b in pairwise(options) if a == flag] for flag in ("-I", "-include"))
+    kinds = (("-I", "-isystem", "-iquote", "-idirafter"), ("-include", "-imacros"))
+    places, front = ([Path(b) for a, b in pairwise(options) if a in kind] for kind in kinds)
     check_headers([*sources, *front], places)
     for path in sources:
         check_bounded(path, partial(_parsed, path, triple, _flags(sources, options), cpp))
