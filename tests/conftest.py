@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import hypothesis
 import pytest
@@ -17,7 +18,9 @@ from hypothesis.internal.conjecture import providers
 
 from tests.judging import fork_judges, judge_without_vnni
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[1]
+EVERY_CASE = "EDGEBUILD_TESTS_EVERY_CASE"
 os.environ["EDGEBUILD_STRICT"] = "1"  # a plan that fails is a mistake to mend, not to go around
 os.environ["EDGEBUILD_CACHE"] = ""  # tests look at what is made, not at what was made before
 for name in ("CI", "BUILD_NUMBER"):  # with these pytest prints differences whole; of 448 KB of memory that takes hours
@@ -38,6 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
     fork_judges()
     if config.getoption("--no-vnni"):
         judge_without_vnni()
+    if config.getoption("-m") != "not slow":
+        os.environ[EVERY_CASE] = "1"
+
+
+def by_day(cases: Iterable[T], part: int = 2) -> list[T]:
+    """One in `part` of a test's random cases, its first one among them; all of them if slow tests run, too."""
+    return list(cases)[:: 1 if EVERY_CASE in os.environ else part]
 
 
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool:

@@ -12,6 +12,7 @@ from tests.drivers.silicon import Part, compare
 PARTS = (*held_vendors.PARTS, *held_own.PARTS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.needs("riscv64-unknown-elf-gcc")
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("part", PARTS, ids=lambda p: p.name.replace(" ", "_"))

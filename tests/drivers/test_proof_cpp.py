@@ -30,6 +30,7 @@ def compiled(folder: Path, source: str, registers: bytes = b"", overlay: str = "
     return driver, artifacts
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", RIGHT, ids=lambda c: f"{c.number:02}-{c.title.replace(' ', '_')}")
 def test_cases_are_proved_and_their_faults_refuted(case: Case, tmp_path: Path) -> None:
     case = in_cpp(case)

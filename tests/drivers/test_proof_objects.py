@@ -68,8 +68,9 @@ def compiled(folder: Path, name: str, source: str) -> Compiled:
     return driver, artifacts
 
 
-@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", range(max(len(C), len(CPP))))
+@pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp_path: Path) -> None:
     programs = CPP if cpp else C
     if number >= len(programs):
@@ -84,6 +85,7 @@ def test_objects_are_proved_and_their_faults_refuted(number: int, cpp: bool, tmp
     assert "refuted" in {v.what for v in verdicts((driver, wrong))}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cpp", [False, True], ids=["c", "c++"])
 @pytest.mark.parametrize("silicon", [False, True], ids=["own", "silicon"])
 @pytest.mark.parametrize(

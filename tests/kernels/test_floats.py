@@ -15,6 +15,7 @@ from edgebuild.model.ir import Graph, Op, Quant, dump
 from edgebuild.model.kernels import floats, kernel_of
 from edgebuild.model.kernels.floats import BLOCKS, KINDS, block_of, of_core, starts
 from edgebuild.model.plan.search import form_of
+from tests.conftest import by_day
 from tests.graphs import examples, random_inputs, small_graphs, thrown
 from tests.kernels.processor import run_on
 from tests.kernels.test_processors import NEEDS, preferring
@@ -43,6 +44,7 @@ def with_int8_weights(graph: Graph) -> Graph:
 
 def check(target: str, graphs: list[Graph], folder: Path, tile: str = "off", exact: bool = True) -> None:
     """`exact`: results are those of the plain kernels to the last bit, where products and sums are not fused."""
+    graphs = by_day(graphs)
     inputs = [random_inputs(graph, 2, seed) for seed, graph in enumerate(graphs)]
     results = []
     small = form_of(load_target(target), ModelRequest(Path("x"), "small", target, optimize="size"))

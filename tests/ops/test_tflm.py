@@ -15,6 +15,7 @@ from edgebuild.model import ops
 from edgebuild.model.formats.tflite.tflite_reader import read_tflite
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.verify.oracles import ZEROED
+from tests.conftest import by_day
 from tests.graphs import APPROXIMATE, OPERATORS, described, examples, random_inputs, tflite_files
 from tests.graphs.tflite_models import Draft
 
@@ -71,6 +72,7 @@ def test_rare_values(operator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def check(operator: str, files: list[bytes], tmp_path: Path) -> None:
+    files = by_day(files)
     graphs = [read_tflite(data, "random.tflite") for data in files]
     inputs = in_table([random_inputs(graph, VECTORS, seed) for seed, graph in enumerate(graphs)])
     expected = interpreted(files, inputs, tmp_path)

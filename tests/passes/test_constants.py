@@ -18,12 +18,13 @@ from edgebuild.model.compile import compile_model, inspect
 from edgebuild.model.ir import Array, Graph, Op, Quant, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.passes.constants import intervals, remove_constants
+from tests.conftest import by_day
 from tests.fuzz.recipe import choice
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.graphs.chains import FORMS, Chain
 from tests.graphs.source import sources
 
-GRAPHS, VECTORS = 150, 4
+GRAPHS, VECTORS = len(by_day(range(150))), 4
 HELLO = Path(__file__).parents[3] / "shared" / "models" / "hello_world.tflite"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from edgebuild.base.errors import STRICT, EdgebuildError
-from edgebuild.base.request import model_request
+from edgebuild.base.request import ModelRequest, model_request
 from edgebuild.base.target import load_target
 from edgebuild.build.run import summary
 from edgebuild.model.compile import compile_model
@@ -25,7 +26,7 @@ from edgebuild.model.plan.memory.problem import ALIGN
 from edgebuild.model.plan.search import NEAR, Plan, Planner
 from edgebuild.model.plan.section import instructions
 from edgebuild.model.plan.storage import live_set
-from tests.conftest import ROOT
+from tests.conftest import ROOT, by_day
 from tests.graphs import examples, small_graphs
 from tests.rolling.test_networks import Net, pools, residuals
 from tests.rolling.test_rolling import DIGITS, planned, running_example
@@ -38,16 +39,19 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 @cache
 def networks() -> list[Graph]:
-    return [*examples(small_graphs(), 6), *pools()[:2], *residuals()[:2], running_example()]
+    return [*by_day(examples(small_graphs(), 6)), *pools()[:2], *residuals()[:2], running_example()]
+
+
+PLANS: dict[tuple[int, str], tuple[Graph, Plan]] = {}  # by graph and options
 
 
 def on_m4(graph: Graph, **options: Any) -> Plan:
     """Kernels of this core need scratch."""
-    from pathlib import Path
-
-    from edgebuild.base.request import ModelRequest
-
-    return plan(graph, load_target("mps2-an386"), ModelRequest(Path("x"), "x", "mps2-an386", **options))
+    key = id(graph), str(options)
+    if key not in PLANS:
+        request = ModelRequest(Path("x"), "x", "mps2-an386", **options)
+        PLANS[key] = graph, plan(graph, load_target("mps2-an386"), request)
+    return PLANS[key][1]
 
 
 def test_the_least_memory_is_the_least_of_all_ways() -> None:

@@ -26,7 +26,7 @@ from edgebuild.model.plan.rolling import Rolled, RollingGraph, possible_starts, 
 from edgebuild.model.plan.search import Plan
 from edgebuild.model.plan.section import Consumed, cost, least_distance
 from edgebuild.model.verify import measure, verify
-from tests.conftest import ROOT
+from tests.conftest import ROOT, by_day
 from tests.graphs import examples, small_graphs
 from tests.graphs.tflite_models import File
 
@@ -185,7 +185,7 @@ def naive_span(rolled: Rolled, ring: str) -> tuple[int, int]:
 def test_tails_are_runs_of_their_own() -> None:
     """A part of a run as the tail of a longer one, against that part by itself."""
     tails = 0
-    for graph in [*examples(small_graphs(), 60), running_example()]:
+    for graph in [*by_day(examples(small_graphs(), 60)), running_example()]:
         decided = planned(graph, tile="rolling")
         rolling, order = decided.rolling, decided.cutter.order
         for stop in range(1, len(order) + 1):

@@ -11,12 +11,13 @@ from edgebuild.model import ops
 from edgebuild.model.ir import Graph, Op, Tensor, dump, verify
 from edgebuild.model.passes.canonicalize import canonicalize
 from edgebuild.model.plan.tiling.paths import Estimate, Tiling, counts, overlap, part_ranges, paths, tiled
+from tests.conftest import by_day
 from tests.graphs import examples, random_inputs, small_graphs
 from tests.ops.host import run_on_host
 from tests.ops.test_host import compare
 
 METHODS = frozenset(["fdt", "ffmt", "both"])
-GRAPHS = 60
+GRAPHS = len(by_day(range(60)))
 
 
 def tilings(graph: Graph) -> list[Tiling]:
