@@ -21,11 +21,12 @@ from edgebuild.model.plan.memory.problem import DoesNotFit
 from edgebuild.model.plan.printed import StreamedRun, UncopiedOp
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
+from tests.conftest import by_day
 from tests.graphs import examples, small_graphs, tiny_tflite
 from tests.hierarchy.test_moved import MODES, check, transfers, with_cores
 from tests.layer_models import conv
 
-NETWORKS, MANY = 8, 60
+NETWORKS, MANY = len(by_day(range(8))), 60
 HOST = load_target("host")
 
 
@@ -165,6 +166,7 @@ def test_tiles_fit_whose_kernels_take_far_more_than_the_search_counts(tmp_path: 
     assert [row["why"] for row in report["hierarchy"]["layers"]] == ["tiles by DMA"]
 
 
+@pytest.mark.slow
 def test_blocks_of_few_pixels_are_tried_where_many_channels_leave_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

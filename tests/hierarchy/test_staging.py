@@ -27,14 +27,14 @@ from edgebuild.model.plan.memory.problem import DoesNotFit, Place
 from edgebuild.model.plan.printed import PARTS, SLOTS, Copy, Operation, Start, Wait
 from edgebuild.model.plan.search import Plan, Planner
 from edgebuild.model.verify import verify
-from tests.conftest import ROOT
+from tests.conftest import ROOT, by_day
 from tests.graphs import examples, random_inputs, small_graphs, tiny_tflite
 from tests.hierarchy.test_auto import request
 from tests.hierarchy.test_moved import MODES, changed, check, equal_by_mode, transfers, with_cores, with_transfers
 from tests.hierarchy.test_run_mutations import convolutions
 
 DIGITS = ROOT / "sample_projects" / "digits" / "digits.onnx"
-NETWORKS, MANY = 8, 60
+NETWORKS, MANY = len(by_day(range(8))), 60
 
 
 def in_a_chain(target: Target, near: int = 64 << 10, home: int = 1 << 30, largest: int = 0) -> Target:
