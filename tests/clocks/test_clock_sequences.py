@@ -178,6 +178,7 @@ def test_init_cleans_up_after_a_boot_loader(tmp_path: Path) -> None:
     machine.expect("216MHZ")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "seed"), SEEDED, ids=lambda v: str(v).replace(" ", "-"))
 def test_mutation_is_caught(kind: str, seed: int) -> None:
     assert caught(kind, seed) is not None

@@ -75,9 +75,10 @@ def solver_of(*conditions: Any) -> z3.Solver:
 def ask(solver: z3.Solver, *conditions: Any) -> Any:
     """The solver's answer: `z3.sat`, `z3.unsat` or `z3.unknown`. Raises Unknown if the effort is spent."""
     answer = solver.check(*conditions)
-    statistics = solver.statistics()
-    names = {statistics[i][0]: i for i in range(len(statistics))}
-    count = statistics[names["rlimit count"]][1] if "rlimit count" in names else EFFORT.counted
+    try:
+        count = solver.statistics().get_key_value("rlimit count")
+    except z3.Z3Exception:  # it has counted nothing yet
+        count = EFFORT.counted
     used, EFFORT.counted = max(0, count - EFFORT.counted), count
     EFFORT.spend(ASKED + used)
     return answer

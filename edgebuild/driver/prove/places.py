@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import z3
@@ -11,6 +11,7 @@ import z3
 from ...base.errors import EdgebuildError
 from ..source import ir
 from ..source.ir import CType, Expression, MemberOf, Variable
+from ..source.lowering import Program
 from . import objects
 from .hardware import ADDRESS, Hardware, Outside, Pointer, Unknown
 from .values import Int, bits_of, converted, number, symbol, typed, width_of
@@ -177,27 +178,28 @@ Interpreter = Any  # that of `interpreter`, which imports this file
 WHOLES = ("record", "array", "variable array")
 
 
+@lru_cache(maxsize=8)
+def addressed(program: Program) -> frozenset[str]:
+    """The variables whose address the unit takes, or to which it binds a reference."""
+    places, cpp = list[Expression](), program.unit.cpp
+    for x in (x for f in program.functions for root in pieces(f) for x in root.all()):
+        if isinstance(x, ir.Unary) and x.operator == "&":
+            places.append(x.operand)
+        elif cpp and isinstance(x, ir.Call) and x.to is not None:
+            refers = [p.type.is_reference for p in x.to.expected]
+            arguments = x.arguments[max(0, len(x.arguments) - len(refers)) :]
+            places += [a for a, r in zip(arguments, refers, strict=False) if r]
+        elif cpp and isinstance(x, ir.Declared) and x.variable.type.is_reference and x.value:
+            places.append(x.value)
+    names = (p.bare for p in places)
+    return frozenset(n.variable.key for n in names if isinstance(n, ir.Name) and n.variable)
+
+
 class Places:
     """The variables and objects of a run."""
 
     def __init__(self, run: Interpreter) -> None:
         self.run = run
-
-    @cached_property
-    def addressed(self) -> frozenset[str]:
-        """The variables whose address the unit takes, or to which it binds a reference."""
-        places: list[Expression] = []
-        for x in (x for f in self.run.program.functions for root in pieces(f) for x in root.all()):
-            if isinstance(x, ir.Unary) and x.operator == "&":
-                places.append(x.operand)
-            elif self.run.cpp and isinstance(x, ir.Call) and x.to is not None:
-                refers = [p.type.is_reference for p in x.to.expected]
-                arguments = x.arguments[max(0, len(x.arguments) - len(refers)) :]
-                places += [a for a, r in zip(arguments, refers, strict=False) if r]
-            elif self.run.cpp and isinstance(x, ir.Declared) and x.variable.type.is_reference and x.value:
-                places.append(x.value)
-        names = (p.bare for p in places)
-        return frozenset(n.variable.key for n in names if isinstance(n, ir.Name) and n.variable)
 
     def in_memory(self, d: ir.Declaration | None) -> bool:
         """Whether a variable is stored in `Memory`: arrays and structs, and variables whose address is taken."""
@@ -207,7 +209,7 @@ class Places:
         if (group and not pointer) or d.type.is_reference:
             return False
         whole = d.type.kind in WHOLES and not d.is_parameter
-        return whole or (d.key in self.addressed and d.name not in self.run.dialect.devices)
+        return whole or (d.key in addressed(self.run.program) and d.name not in self.run.dialect.devices)
 
     def variable(self, d: ir.Variable) -> Pointer:
         """The address of a variable."""
