@@ -21,7 +21,7 @@ from edgebuild.model.emit import code
 from edgebuild.model.ir import Array, Graph, Tensor, origin_of
 from edgebuild.model.verify import verify
 from edgebuild.model.verify.oracles import Reference, reference
-from edgebuild.model.verify.stepwise import stepwise, value_of
+from edgebuild.model.verify.stepwise import Walk, stepwise, value_of
 from edgebuild.model.verify.vectors import random_inputs
 from tests.exporters import exported
 from tests.importers.test_quantised import Quantised
@@ -79,6 +79,18 @@ def thinned() -> onnx.ModelProto:
     pooled = net.op("AveragePool", net.q(image, 0.05), kernel_shape=[2, 2])
     y = net.op("Conv", net.q(pooled, 0.05), net.q(net.weight(2, 12, 1, 1), 0.02), kernel_shape=[1, 1])
     return net.done(net.q(y, 0.01))
+
+
+def test_sums_of_many_equal_terms_may_be_rounded_one_by_one(tmp_path: Path) -> None:
+    net = Quantised()
+    onnx.save(net.done(net.op("ReduceSum", net.input("x", (1, 1040)), keepdims=0)), tmp_path / "net.onnx")
+    graph = prepare(tmp_path / "net.onnx")
+    x = np.repeat(np.array([7.3, -7.31], np.float32), 520).reshape(1, -1)
+    one_by_one = np.cumsum(x, dtype=np.float32)[-1]
+    assert abs(one_by_one - x.astype(np.float64).sum()) > 0.004
+    for observed in (one_by_one, one_by_one + np.float32(0.05)):
+        right = Walk(graph, {graph.inputs[0]: x}).step(graph.ops[0], np.array(observed))
+        assert bool(right == observed) == (observed is one_by_one)
 
 
 def seen(graph: Graph, expected: Reference) -> list[Tensor]:

@@ -29,7 +29,7 @@ from ..ops.fixedpoint import limits
 from ..ops.spatial import bounds
 from .oracles import OFF_STEP, Reference
 from .recording import Plot, Round, Seen, real_steps
-from .rounding import Rng, distance, largest, limit, moves
+from .rounding import MARGIN, Rng, distance, largest, limit, moves
 
 
 def returns_indices(op: Op) -> bool:
@@ -200,7 +200,10 @@ class Walk:
         return [own, *(_rounded(op, self.graph, values, share) for share, values in [*self.by_rounding.items()][1:])]
 
     def _rounding(self, op: Op, own: Array, observed: Array, right: Array) -> float:
-        """Difference of float results that rounding explains: `limit`, else the effect of moving operands a bit."""
+        """Difference of float results that rounding explains: `limit`, else the effect of moving operands a bit.
+
+        It grows with the root of the number of terms: directed operands repeat, so do the roundings of their sum.
+        """
         if distance(observed, right) <= limit(own):
             return limit(own)
         operands = [self.by_rounding[0.0][n] for n in op.inputs]
@@ -209,7 +212,8 @@ class Walk:
             values = near[0] if rng else operands
             return [{"": ops.SPECS[op.kind].reference(op, self.graph, *values)}]
 
-        return moves([operands], run)[""]
+        terms = max(x.size for x in operands) / max(1, own.size)
+        return moves([operands], run)[""] * max(1.0, terms**0.5 / MARGIN)
 
 
 def _intersection(own: Interval, right: Interval) -> Interval:
