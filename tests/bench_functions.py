@@ -2,7 +2,7 @@
 
 One processor of each kind of float arithmetic. Operands are drawn from the normal distribution, of functions that lack
 a value there from where they have one. Functions that share C are measured in programs of their own, as the compiler
-inlines what is called once. The table of estimates is INSTRUCTIONS of edgebuild/model/ops/functions.py. Writes
+inlines what is called once. The table of estimates is edgebuild/model/ops/instructions.toml. Writes
 build/bench/functions.json.
 """
 
@@ -112,7 +112,7 @@ def main() -> int:
                     figures[name].append(pair)
     for name, pairs in figures.items():
         error = max((100 * (estimate / counted - 1) for counted, estimate in pairs), key=abs)
-        print(f'    "{name}": ({", ".join(f"{counted:.1f}" for counted, _ in pairs)}),  # {error:+.1f} %')
+        print(f"{name} = [{', '.join(f'{counted:.1f}' for counted, _ in pairs)}] # {error:+.1f} %")
     out = ROOT / "build" / "bench" / "functions.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"function": n, "targets": dict(zip(TARGETS, pairs, strict=True))} for n, pairs in figures.items()]
