@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable
 from math import isfinite
@@ -157,3 +158,9 @@ def hal_dir() -> Path:
     """The folder with the C files, linker scripts and targets that ship with edgebuild."""
     checkout = PACKAGE.parent / "hal"
     return checkout if (checkout / "targets").is_dir() else PACKAGE / "hal"
+
+
+def sections(file: Path) -> dict[str, str]:
+    """The text below each line `[NAME ...]` of a data file of edgebuild, by each of these names."""
+    _, *parts = re.split(r"^\[(.+)\]\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {name: text for names, text in zip(parts[::2], parts[1::2], strict=True) for name in names.split()}

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..base import request
 from ..base.errors import did_you_mean
+from ..base.inputs import sections
 from ..base.options import add_options, options_of
 from ..base.target import target_names
 
@@ -62,10 +63,7 @@ def _matching(pattern: str, wrong: str, read: Callable[[str], Any]) -> Callable[
 
 def examples() -> dict[str, str]:
     """The examples of each command: its section in `examples.txt`."""
-    _, *sections = re.split(
-        r"^\[(\S+)\]\n", (Path(__file__).parent / "examples.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    return dict(zip(sections[::2], sections[1::2], strict=True))
+    return sections(Path(__file__).parent / "examples.txt")
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx.parser
 from onnx import helper, numpy_helper
 
 from ....base.errors import EdgebuildError, fail
+from ....base.inputs import sections
 from ...ir import Array, real_values
 from .onnx_checks import MICROSOFT, OWN_DOMAINS, TABLE
 from .onnx_layers import OnnxNode
@@ -383,63 +385,7 @@ class Fused:
 
 
 ATTRIBUTE = re.compile(r"\{(\w+):([^}]*)\}")
-BIASED = """
-    bias? biased = Add(x, bias)
-    !bias? biased = Identity(x)
-"""
-BY_ROOT = """
-    square = Mul(x, x)
-    mean = ReduceMean<axes = [-1], keepdims = 1>(square)
-    more = Add(mean, epsilon)
-    root = Sqrt(more)
-    rate = Reciprocal(root)
-    unit = Mul(x, rate)
-    y = Mul(unit, scale)
-"""
-# Operators that a body defines completely.
-BODIES = {
-    "Gelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"none\">(biased)",
-    "FastGelu": "x bias -> y" + BIASED + "y = Gelu<approximate = \"tanh\">(biased)",
-    "QuickGelu": """x -> y
-        alpha := {alpha:1.702}
-        scaled = Mul(x, alpha)
-        gate = Sigmoid(scaled)
-        y = Mul(x, gate)
-    """,
-    "QLinearWhere": """c a a_scale a_zero b b_scale b_zero scale zero -> y
-        one = DequantizeLinear(a, a_scale, a_zero)
-        other = DequantizeLinear(b, b_scale, b_zero)
-        chosen = Where(c, one, other)
-        y = QuantizeLinear(chosen, scale, zero)
-    """,
-    "GroupNormalization": """x scale offset -> y
-        split := [0, {num_groups:1}, -1]
-        parts = Reshape(x, split)
-        normal = InstanceNormalization<epsilon = {epsilon:1e-5}>(parts, scale, offset)
-        shape = Shape(x)
-        y = Reshape(normal, shape)
-    """,
-    "SkipSimplifiedLayerNormalization": """a skip scale bias -> y _ _ x
-        bias? skipped = Add(a, skip)
-        bias? x = Add(skipped, bias)
-        !bias? x = Add(a, skip)
-        epsilon := {epsilon:1e-12}
-    """ + BY_ROOT,
-}  # fmt: skip
-BODIES["BiasGelu"] = BODIES["Gelu"]
-# Dynamically quantised products of onnxruntime.
-REAL_SUMS = """
-    sums = MatMulInteger(steps, w, zero, w_zero)
-    real = Cast<to = 1>(sums)
-    factor = Mul(scale, w_scale)
-    bias? product = Mul(real, factor)
-    bias? y = Add(product, bias)
-    !bias? y = Mul(real, factor)
-"""
-REAL_PRODUCTS = {
-    "MatMulIntegerToFloat": "steps w scale w_scale zero w_zero bias -> y" + REAL_SUMS,
-    "DynamicQuantizeMatMul": "x w w_scale w_zero bias -> y\nsteps, scale, zero = DynamicQuantizeLinear(x)" + REAL_SUMS,
-}
+BODIES = sections(Path(__file__).parent / "bodies.txt")
 
 
 def product(f: Fused) -> Iterator[onnx.NodeProto]:
@@ -457,11 +403,7 @@ def product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 def normalised_sum(f: Fused) -> Iterator[onnx.NodeProto]:
     """Expand SkipLayerNormalization: normalise x + skip + bias; the sum is result 3."""
-    yield from f.body("""a skip scale offset bias -> y mean rate sum
-        bias? skipped = Add(a, skip)
-        bias? sum = Add(skipped, bias)
-        !bias? sum = Add(a, skip)
-    """)
+    yield from f.body(BODIES[f.node.op_type])
     outputs = [*f.node.output, "", "", ""][:4]
     operands = [name for name in (outputs[3] or f.between("sum"), f.at(2), f.at(3)) if name]
     kept = outputs[:3] if any(outputs[1:3]) else outputs[:1]
@@ -473,26 +415,14 @@ def root_mean_square(f: Fused) -> Iterator[onnx.NodeProto]:
     """Expand SimplifiedLayerNormalization: x over the root of its mean square; the root's reciprocal is result 1."""
     if f.attributes.get("axis", -1) != -1:
         raise f.refuse(f"axis {f.attributes['axis']}", "supported: -1")
-    yield from f.body("x scale -> y rate\nepsilon := {epsilon:1e-5}" + BY_ROOT)
+    yield from f.body(BODIES[f.node.op_type])
 
 
 def embedded(f: Fused) -> Iterator[onnx.NodeProto]:
     """Expand EmbedLayerNormalization: normalise the sum of embeddings of words, positions and segments."""
     if f.at(7) or any(f.node.output[1:2]) or f.attributes.get("mask_index_type", 0):
         raise f.refuse("a mask, or its index as a result", "supported: without them")
-    yield from f.body("""ids segment table where_table kind_table scale offset mask position -> y _ sum
-        words = Gather<axis = 0>(table, ids)
-        position? places = Gather<axis = 0>(where_table, position)
-        !position? count = Shape<start = 1>(ids)
-        !position? from := [0]
-        !position? axis := [0]
-        !position? places = Slice(where_table, from, count, axis)
-        segment? placed = Add(words, places)
-        segment? kinds = Gather<axis = 0>(kind_table, segment)
-        segment? sum = Add(placed, kinds)
-        !segment? sum = Add(words, places)
-        y = LayerNormalization<axis = -1, epsilon = {epsilon:1e-12}>(sum, scale, offset)
-    """)
+    yield from f.body(BODIES[f.node.op_type])
 
 
 def few_bits(f: Fused) -> Iterator[onnx.NodeProto]:
@@ -765,7 +695,7 @@ def integer_product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
     """Expand a dynamically quantised product: MatMulInteger, its sums times both scales, and the bias."""
-    sizes, text = {t.name: tuple(t.dims) for t in f.graph.initializer}, REAL_PRODUCTS[f.node.op_type]
+    sizes, text = {t.name: tuple(t.dims) for t in f.graph.initializer}, BODIES[f.node.op_type]
     weights, added = sizes.get(f.at(1), ()), sizes.get(f.at(text.split().index("bias")))
     if weights and added is not None and prod(added) != weights[-1]:
         raise f.refuse(f"bias of shape {added} for {weights[-1]} outputs")
@@ -774,7 +704,7 @@ def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
     **{name: partial(Fused.body, text=text) for name, text in BODIES.items()},
-    **dict.fromkeys(REAL_PRODUCTS, real_product),
+    **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), real_product),
     "QLinearConcat": quantised_concat,
     "FusedMatMul": product,
     "NhwcMaxPool": pool_of_last,
