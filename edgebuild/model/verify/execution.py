@@ -340,24 +340,8 @@ def _units(core: CycleTable, i: Instruction) -> tuple[tuple[str, ...], int]:
 
 IN_ORDER_REGISTER = re.compile(r"\b(?:zero|ra|sp|gp|tp|t[0-6]|s1[01]|s\d|a[0-7])\b")
 STORES = ("sb", "sh", "sw")
-IN_ORDER_BRANCHES = (
-    "beq",
-    "bne",
-    "blt",
-    "bge",
-    "bltu",
-    "bgeu",
-    "beqz",
-    "bnez",
-    "blez",
-    "bgez",
-    "bltz",
-    "bgtz",
-    "bgt",
-    "ble",
-    "bgtu",
-    "bleu",
-)
+IN_ORDER_BRANCHES = ("beq", "bne", "blt", "bge", "bltu", "bgeu", "beqz", "bnez", "blez", "bgez", "bltz", "bgtz", "bgt",
+                     "ble", "bgtu", "bleu")  # fmt: skip
 JUMPS, REGISTER_JUMPS = ("j", "jal"), ("jr", "jalr", "ret")
 
 

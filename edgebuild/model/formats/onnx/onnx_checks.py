@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -154,50 +155,8 @@ KINDS["r"] = FLOAT | {TensorProto.DOUBLE}
 KINDS["n"] = KINDS["d"] | KINDS["i"] | {TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64}
 TYPES = {"i": AttributeProto.INT, "f": AttributeProto.FLOAT, "s": AttributeProto.STRING, "I": AttributeProto.INTS,
          "F": AttributeProto.FLOATS, "S": AttributeProto.STRINGS}  # fmt: skip
-POOL = "kernel_shape:I! auto_pad:s pads:I strides:I ceil_mode:i count_include_pad:i channels_last:i"
-CONV = "kernel_shape:I auto_pad:s pads:I strides:I dilations:I group:i"
-GEMM = "transA:i transB:i alpha:f beta:f activation:s activation_alpha:f activation_beta:f activation_gamma:f"
-HEADS = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
-ROTARY = "do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"
-CELL = "hidden_size:i direction:s activations:S activation_alpha:F activation_beta:F clip:f input_forget:i"
-# Operator: operands, results, attributes. A port is a letter of KINDS and its type variable, then `?` if it is
-# optional, `*` if it and the ports after it may repeat. A required attribute ends in `!`.
-TABLE = {
-    "QLinearAdd": ("bT fS bT? bT fS bT? fS bT?", "bT", ""),
-    "QLinearMul": ("bT fS bT? bT fS bT? fS bT?", "bT", ""),
-    "QGemm": ("bA fS bA bB fS bB iC? fS? bY?", "eY", "transA:i transB:i alpha:f"),
-    "QLinearGlobalAveragePool": ("bT fS bT fS bT", "bT", "channels_last:i"),
-    "QLinearAveragePool": ("bT fS bT? fS bT?", "bT", POOL),
-    "QLinearSigmoid": ("bT fS bT? fS bT?", "bT", ""),
-    "QLinearLeakyRelu": ("bT fS bT? fS bT?", "bT", "alpha:f"),
-    "QLinearSoftmax": ("bT fS bT? fS bT", "bT", "opset:i! axis:i"),
-    "QLinearReduceMean": ("bT fS bT? fS bT?", "bT", "axes:I! keepdims:i!"),
-    "QLinearConv": ("bA fS bA bB fS bB fS bY iC?", "bY", f"{CONV} channels_last:i"),
-    "QLinearWhere": ("oC bT fS bT bT fS bT fS bT", "bT", ""),
-    "NhwcMaxPool": ("bT", "bT", "kernel_shape:I! auto_pad:s pads:I strides:I dilations:I ceil_mode:i"),
-    "QLinearConcat": ("fS bT bT* fS bT", "bT", "axis:i!"),
-    "MatMulIntegerToFloat": ("bA bB hF hF bA? bB? hF?", "hF", ""),
-    "DynamicQuantizeMatMul": ("fF bB fF bB? fF?", "fF", ""),
-    "DynamicQuantizeLSTM": ("fT bW bW fT? iL? fT? fT? fT? fT bW fT bW", "fT? fT? fT?", CELL),
-    "Gelu": ("gT", "gT", ""),
-    "BiasGelu": ("gT gT", "gT", ""),
-    "FastGelu": ("gT gT?", "gT", ""),
-    "QuickGelu": ("gT", "gT", "alpha:f"),
-    "FusedMatMul": ("gT gT", "gT", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"),
-    "FusedConv": ("dT dT dT? dT?", "dT", f"{CONV} activation:s activation_params:F"),
-    "FusedGemm": ("nT nT nT?", "nT", GEMM),
-    "SkipLayerNormalization": ("lT lT lT lT? lT?", "lT fU? fU? lT?", "epsilon:f"),
-    "LayerNormalization": ("gT gV gV?", "gV rU? rU?", "axis:i epsilon:f stash_type:i"),
-    "SimplifiedLayerNormalization": ("gT gV", "gV rU?", "axis:i epsilon:f stash_type:i"),
-    "GroupNormalization": ("gT gV gV", "gT", "epsilon:f num_groups:i!"),
-    "SkipSimplifiedLayerNormalization": ("lT lT lT lT?", "lT fU? fU? lT?", "epsilon:f"),
-    "EmbedLayerNormalization": ("iM iM? hT hT hT? hT hT iM? iM?", "hT iM? hT?", "epsilon:f mask_index_type:i"),
-    "MatMulNBits": ("lT yB lT zQ? iI? lT?", "lT", "K:i! N:i! bits:i block_size:i! accuracy_level:i weight_prepacked:i"),
-    "Attention": ("lT lT lT? iM? lT? lT? iM?", "lT lT?", f"{HEADS} {ROTARY} qkv_hidden_sizes:I"),
-    "MultiHeadAttention": ("lT lT? lT? lT? iM? lT? lT? lT? iM? iM?", "lT lT? lT? lQ?", HEADS),
-    "QuantizeLinear": ("hF hF sT?", "sT", "axis:i"),
-    "DequantizeLinear": ("tT hF tT?", "hF", "axis:i"),
-}
+# Signatures of the operators of com.microsoft.
+TABLE: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "microsoft.toml").read_text(encoding="utf-8"))
 SCALARS = ("QLinearAdd", "QLinearMul", "QLinearAveragePool")  # onnxruntime's shape inference needs their scalars
 
 

@@ -258,34 +258,7 @@ def value_of(arg: Mapping[str, Any]) -> Any:
 #
 # Arguments and defaults are those of aten/src/ATen/native/native_functions.yaml of PyTorch 2.13. Overloads are ignored.
 
-TABLE = """
-abs neg sign floor ceil round reciprocal sqrt exp log erf sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh \
-sigmoid mish selu softplus relu isnan>IsNaN logical_not>Not bitwise_not>BitwiseNot silu>Swish \
-hardswish>HardSwish;; self
-mul div pow maximum>Max minimum>Min eq>Equal gt>Greater ge>GreaterOrEqual lt>Less le>LessOrEqual logical_and>And \
-logical_or>Or logical_xor>Xor; =; self other|exponent
-where; =; condition self other
-hardsigmoid; HardSigmoid; self; alpha=:0.16666666666666666 beta=:0.5
-leaky_relu; LeakyRelu; self; alpha=negative_slope:0.01
-elu; ; self; alpha=alpha:1.0
-celu; ; self; alpha=alpha:1.0
-gelu; ; self; approximate=approximate:'none'
-relu6; Clip; self; min=:0.0 max=:6.0
-hardtanh; Clip; self; min=min_val:-1.0 max=max_val:1.0
-clamp clamp_min clamp_max; Clip; self; min=min:-1e999 max=max:1e999
-max_pool1d max_pool2d max_pool2d_with_indices; MaxPool; self; kernel_shape=kernel_size* strides=stride|kernel_size* \
-pads=padding**:0 dilations=dilation*:1 ceil_mode=ceil_mode:False
-avg_pool1d avg_pool2d; AveragePool; self; kernel_shape=kernel_size* strides=stride|kernel_size* pads=padding**:0 \
-ceil_mode=ceil_mode:False count_include_pad=count_include_pad:True
-addmm; Gemm; mat1 mat2 self; alpha=alpha:1 beta=beta:1
-matmul mm bmm; MatMul; self mat2|other
-group_norm; GroupNormalization; input weight bias; num_groups=num_groups epsilon=eps:1e-5
-cat; Concat; tensors; axis=dim:0
-repeat; Tile; self repeats
-pixel_shuffle; DepthToSpace; self; blocksize=upscale_factor mode=:'CRD'
-embedding; Gather; weight indices; axis=:0
-index_select; Gather; self index; axis=dim
-"""
+TABLE = (Path(__file__).parent / "aten.txt").read_text(encoding="utf-8").replace("\n  ", " ")
 
 
 def total(node: AtenNode) -> None:
