@@ -27,7 +27,7 @@ from .. import ops
 from ..compile import prepare
 from ..formats.format import Shapes
 from ..formats.onnx.control_flow import graphs, reads
-from ..formats.onnx.fused import Fused
+from ..formats.onnx.fused import BODIES, Fused
 from ..formats.onnx.integer_nodes import ENDS, NODES, Operands
 from ..formats.onnx.integers import DOMAIN, REQUANT, WHOLE_TYPES, Numbers, bounds_of, name_domain
 from ..formats.onnx.onnx_checks import QONNX, opset_of
@@ -484,31 +484,6 @@ LINEAR = ("Mul", "Add", "Div")
 BYTES, POSITIVE = (-128, 255), (0, 255)  # ranges of an operand, int8 or uint8, and of a divisor
 
 
-# QONNX's Quant and BipolarQuant in floats (fastmachinelearning/qonnx, docs/qonnx-custom-ops, version 1.0). Old opsets
-# have no Round: adding 1.5 * 2^23 to a float32 rounds it to an integer, halves to even. `steps` is the importer's name
-# of the integers.
-STEPS = """x scale zero width -> y
-    step = Cast<to = 1>(scale)
-    point = Cast<to = 1>(zero)
-    part = Div(x, step)
-    moved = Add(part, point)
-    above = Max(moved, low)
-    kept = Min(above, high)
-    large := 12582912.0
-    sum = Add(kept, large)
-    whole = Sub(sum, large)
-    back = Sub(whole, point)
-    y = Mul(back, step)
-    steps = Identity(y)
-"""
-SIGN = """x scale -> y
-    least := 0.0
-    below = Less(x, least)
-    size = Neg(scale)
-    y = Where(below, size, scale)
-"""
-
-
 def _ends_of(f: Fused) -> dict[str, str]:
     """Names of new constants for the least and the largest integer of a Quant node."""
     if f.node.op_type != "Quant":
@@ -540,7 +515,7 @@ def _standard(node: onnx.NodeProto, numbers: Numbers) -> Iterator[onnx.NodeProto
     """Standard nodes, in integers and doubles, of a foreign node; other nodes unchanged."""
     f = Fused(node, numbers.graph, "")
     if node.domain in QONNX:
-        yield from f.body(SIGN if node.op_type == "BipolarQuant" else STEPS, **_ends_of(f))
+        yield from f.body(BODIES[node.op_type], **_ends_of(f))
         return
     if node.domain != DOMAIN:
         yield node

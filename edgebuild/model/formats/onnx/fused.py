@@ -703,7 +703,7 @@ def real_product(f: Fused) -> Iterator[onnx.NodeProto]:
 
 
 FUSED: Mapping[str, Callable[[Fused], Iterator[onnx.NodeProto]]] = {
-    **{name: partial(Fused.body, text=text) for name, text in BODIES.items()},
+    **{name: partial(Fused.body, text=text) for name, text in BODIES.items() if name in TABLE},
     **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), real_product),
     "QLinearConcat": quantised_concat,
     "FusedMatMul": product,
