@@ -18,6 +18,7 @@ from ..merge.merging import Driver
 from ..registers.regmap import Block, FieldInfo, RegisterInfo, RegisterMap, write_rdl
 from ..registers.svd import write_svd
 from ..source import clang
+from ..source.dialect import WRITES
 from ..source.sources import file_names
 from .hal import LICENCE, Hal, support_structs
 from .rewrite import rewrite
@@ -141,18 +142,6 @@ def _field(driver: Driver, slot: Slot, element: int, suffix: str) -> FieldInfo:
 
 # ---- models of the devices: SystemC's constants, a mock for unit tests, a TLM-2.0 target; fields as types of C++, Rust
 
-ON_WRITE = {
-    "": "STORE",
-    "oneToClear": "ONE_CLEARS",
-    "oneToSet": "ONE_SETS",
-    "oneToToggle": "ONE_TOGGLES",
-    "zeroToClear": "ZERO_CLEARS",
-    "zeroToSet": "ZERO_SETS",
-    "zeroToToggle": "ZERO_TOGGLES",
-    "clear": "CLEARS",
-    "set": "SETS",
-    "modify": "STORE",
-}
 ON_READ = {"clear": "READ_CLEARS", "set": "READ_SETS"}
 
 
@@ -199,7 +188,7 @@ def _fields(block: Block) -> Iterator[dict[str, Any]]:
             "writable": "w" in f.access,
             "read_side_effect": bool(f.read_action or f.volatile),
             "write_side_effect": bool(f.modified),
-            "on_write": ON_WRITE[f.modified],
+            "on_write": WRITES[f.modified].model if f.modified else "STORE",
             "on_read": ON_READ.get(f.read_action, "KEEPS"),
             "enumeration": _distinct(f.values),
         }

@@ -15,7 +15,7 @@ from ...base.errors import Diagnostic, EdgebuildError, MissingTool, caret, fail
 from ...base.inputs import read_text
 from ...base.text import comment as remark
 from ...base.text import rdl_name
-from ..source.dialect import NEUTRAL
+from ..source.dialect import NEUTRAL, WRITES
 from .beside import files_beside, overlay_of
 
 RESERVED = re.compile(r"(?i)_*(reserved|rsvd|resvd)[\d_]*")  # names of reserved bits
@@ -297,17 +297,7 @@ class Finder:
 T = TypeVar("T")
 MAX_ELEMENTS = 1 << 16  # limit of registers, address maps, and elements of an array
 
-ONWRITE = {
-    "woclr": "oneToClear",
-    "woset": "oneToSet",
-    "wot": "oneToToggle",
-    "wzc": "zeroToClear",
-    "wzs": "zeroToSet",
-    "wzt": "zeroToToggle",
-    "wclr": "clear",
-    "wset": "set",
-    "wuser": "modify",
-}
+ONWRITE = {write.rdl: word for word, write in WRITES.items()}
 TAGS = re.compile(r"/\*.*?\*/|//[^\n]*|<%", re.S)  # comments, and where Perl begins
 PERL = ["expand it with another tool, and name the description that comes out"]
 ONREAD = {"rclr": "clear", "rset": "set", "ruser": "modify"}

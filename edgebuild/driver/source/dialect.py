@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
@@ -14,17 +15,29 @@ from . import clang
 from .ir import CType
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY)
-NEUTRAL = {  # bits whose write has no effect ("never": none), for each of SVD's modifiedWriteValues
-    "oneToClear": "0",
-    "oneToSet": "0",
-    "oneToToggle": "0",
-    "zeroToClear": "1",
-    "zeroToSet": "1",
-    "zeroToToggle": "1",
-    "clear": "never",
-    "set": "never",
-    "modify": "never",
+
+
+class FieldWrite(NamedTuple):
+    """What a write does to a field. `neutral`: bits whose write has no effect ("never": none)."""
+
+    neutral: str
+    rdl: str  # SystemRDL's word
+    model: str  # its name in models of devices
+
+
+# By SVD's modifiedWriteValues.
+WRITES = {
+    "oneToClear": FieldWrite("0", "woclr", "ONE_CLEARS"),
+    "oneToSet": FieldWrite("0", "woset", "ONE_SETS"),
+    "oneToToggle": FieldWrite("0", "wot", "ONE_TOGGLES"),
+    "zeroToClear": FieldWrite("1", "wzc", "ZERO_CLEARS"),
+    "zeroToSet": FieldWrite("1", "wzs", "ZERO_SETS"),
+    "zeroToToggle": FieldWrite("1", "wzt", "ZERO_TOGGLES"),
+    "clear": FieldWrite("never", "wclr", "CLEARS"),
+    "set": FieldWrite("never", "wset", "SETS"),
+    "modify": FieldWrite("never", "wuser", "STORE"),
 }
+NEUTRAL = {word: write.neutral for word, write in WRITES.items()}
 FieldId = tuple[str, str]  # (group, field): the target of an access, the same in all instances
 
 
