@@ -109,7 +109,7 @@ def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
 # Check of operand counts, attributes and types of nodes against their operators' signatures.
 #
 # The onnx package has the standard's signatures, but its checker skips all nodes after an unknown operator. Signatures
-# of `com.microsoft` are in this file's table, from onnxruntime's schemas.
+# of `com.microsoft` are in microsoft.toml, from onnxruntime's schemas.
 
 MICROSOFT = "com.microsoft"
 QONNX = ("onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op.general")  # domains of QONNX's nodes
