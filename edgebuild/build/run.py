@@ -169,7 +169,10 @@ def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
     options, words = list[str](), deque[str]()
     for line in read_text(file).split("\n"):
         if line.startswith("SHELL:"):
-            words.extend(shlex.split(line[6:]))
+            try:
+                words.extend(shlex.split(line[6:]))
+            except ValueError as error:
+                raise fail(f"compiler options: {error}: {line[6:]}", file=str(file)) from error
         else:
             words.append(f"-I{file.parent / line[2:]}" if re.match("-I.", line) else line)
     own = {os.path.abspath(f) for f in request.force_include}
