@@ -470,11 +470,11 @@ def depthwise(s: Sums, form: Form) -> Kernel | None:
     packed = _fours(s)
     shape["step"] = packed.shape[1] * 4
     scalars = {"x_zero": s.x_zero, "y_zero": s.y_zero, **s.bounds(clamped)}
-    fill = 25 + (12 if fours else 20) * -(-used // 8)
-    fills = fh if form.rolled else min(s.stride[0], fh)
-    rows = 1 if form.rolled else oh
-    row = 14 + fills * fill + shape["function"].function("").executed(outputs=ow)
-    cost = 30 + 0.7 * plane + -(-k // 4) * rows * row
+    eights, rows = -(-used // 8), 1 if form.rolled else oh
+    fill = 25 + 12 * eights if fours else 64 + 20 * eights + 28 * (k > c)
+    fills = rows * min(s.stride[0], fh) if fours and not form.rolled else (rows - 1) * s.stride[0] + fh
+    row = 14 + shape["function"].function("").executed(outputs=ow)
+    cost = 30 + 0.7 * plane + -(-k // 4) * (fills * fill + rows * row)
     constant = Constant("w", packed.ravel().view(np.int8), "by fours of channels")
     return Kernel(
         "arm_mve/sum_kernels.c:depthwise", s.stem, shape, (constant,), scalars,
