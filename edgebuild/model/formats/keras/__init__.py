@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....base.errors import EdgebuildError, did_you_mean, fail, visible
-from ....base.inputs import JSON, MODEL, read_bytes
+from ....base.inputs import JSON, MODEL, read_bytes, sections
 from ..exporting import exported, read_exported
 from ..format import Format, Wanted
 
@@ -34,38 +34,13 @@ def _read(path: Path, wanted: Wanted) -> Graph:
     return read_exported(FORMAT, path, wanted)
 
 
-# Keras calls any class that the file names by module and name. So only these classes, which just compute, are admitted.
-# Left out: Lambda (bytecode), TFSMLayer, TorchModuleWrapper and JaxLayer (foreign code), lookups (files, URLs).
+# Keras calls any class that the file names by module and name, so only those of admitted.txt may be in it.
 
 CONFIG, WEIGHTS, META = "config.json", "model.weights.h5", "metadata.json"
-LAYERS = """
-Activation Add Average AveragePooling1D AveragePooling2D BatchNormalization Bidirectional Concatenate Conv1D
-Conv1DTranspose Conv2D Conv2DTranspose Cropping1D Cropping2D Dense DepthwiseConv1D DepthwiseConv2D Dot Dropout ELU
-Embedding Flatten GRU GRUCell GaussianDropout GaussianNoise GlobalAveragePooling1D GlobalAveragePooling2D
-GlobalMaxPooling1D GlobalMaxPooling2D GroupNormalization Identity InputLayer LSTM LSTMCell LayerNormalization LeakyReLU
-MaxPooling1D MaxPooling2D Maximum Minimum MultiHeadAttention Multiply Normalization PReLU Permute RNN ReLU RepeatVector
-Rescaling Reshape SeparableConv1D SeparableConv2D SimpleRNN SimpleRNNCell Softmax SpatialDropout1D SpatialDropout2D
-Subtract TimeDistributed UnitNormalization UpSampling1D UpSampling2D ZeroPadding1D ZeroPadding2D"""
-INITIALIZERS = """Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LecunNormal LecunUniform Ones
-Orthogonal RandomNormal RandomUniform TruncatedNormal VarianceScaling Zeros"""
-CONSTRAINTS = "MaxNorm MinMaxNorm NonNeg UnitNorm"
-OPERATIONS = """Absolute Add Clip Concatenate Divide Exp ExpandDims Flip GetItem LogSoftmax Matmul Max Maximum Mean Min
-Minimum Multiply Negative Pad Relu Relu6 Reshape Sigmoid Silu Softmax Sqrt Square Squeeze Stack Subtract Sum Tanh
-Transpose TrueDivide"""
 MODELS = ("Sequential", "Functional", "Model")
-CLASSES = {
-    "keras": "Sequential Functional Model DTypePolicy Variable",
-    "keras.models": "Sequential Functional Model",
-    "keras.src.models.functional": "Functional",
-    "keras.src.models.sequential": "Sequential",
-    "keras.dtype_policies": "DTypePolicy",
-    "keras.layers": LAYERS,
-    "keras.initializers": INITIALIZERS,
-    "keras.regularizers": "L1 L1L2 L2 OrthogonalRegularizer",
-    "keras.constraints": CONSTRAINTS,
-    "builtins": "function",
-}
-ADMITTED = {(module, name) for module, names in CLASSES.items() for name in names.split()}
+CLASSES = {module: names.split() for module, names in sections(Path(__file__).parent / "admitted.txt").items()}
+OPERATIONS = CLASSES.pop("operations")  # of any module of operations
+ADMITTED = {(module, name) for module, names in CLASSES.items() for name in names}
 VALUES = ("__keras_tensor__", "__tuple__", "__ellipsis__", "__slice__", "__tensor__", "__numpy__")
 OPERATION = re.compile(r"keras\.(src\.)?ops(\.[a-z_]+)*")
 FUNCTION = re.compile(r"[a-z][a-z0-9_]{0,40}")  # of keras.activations
@@ -145,7 +120,7 @@ def _check_class(value: Mapping[str, Any], where: str, file: str) -> None:
         raise _refused(str(name), str(module), where, file)
     if registered not in (None, name):
         raise _refused(str(registered), "a registry of its own", where, file)
-    operation = module and OPERATION.fullmatch(module) and name in OPERATIONS.split()
+    operation = module and OPERATION.fullmatch(module) and name in OPERATIONS
     if not ((module, name) in ADMITTED or operation or (name in VALUES and module is None)):
         raise _refused(name, module or "no module", where, file)
     if name == "function" and not FUNCTION.fullmatch(str(value.get("config"))):
@@ -153,7 +128,7 @@ def _check_class(value: Mapping[str, Any], where: str, file: str) -> None:
 
 
 def _refused(name: str, module: str, where: str, file: str) -> EdgebuildError:
-    more = did_you_mean(name, LAYERS.split())
+    more = did_you_mean(name, CLASSES["keras.layers"])
     text = f"its class {visible(name)[:60]} of {visible(module)[:60]} is not admitted{more}"
     return fail(text, file=file, node=visible(where)[:60], hints=[HINT])
 
