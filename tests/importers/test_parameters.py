@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from edgebuild.base.errors import EdgebuildError
 from edgebuild.model.formats import read_model
-from edgebuild.model.formats.onnx.onnx_checks import RANKS, VALUES
+from edgebuild.model.formats.onnx.onnx_checks import RANKS, RULES
 from tests import bench_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -60,8 +60,8 @@ def changed(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
         copy, data = deepcopy(model), numpy_helper.to_array(constant)
         copy.graph.initializer[at].CopyFrom(numpy_helper.from_array(data[None, None], constant.name))
         yield f"{constant.name} with dimensions more", copy
-    for name, values in VALUES.get(node.op_type, {}).items():
-        for value in (v for v in TRIES if isinstance(v, str) == isinstance(values[0], bytes)):
+    for name, values in RULES["values"].get(node.op_type, {}).items():
+        for value in (v for v in TRIES if isinstance(v, str) == isinstance(values[0], str)):
             copy = deepcopy(model)
             kept = [a for a in node.attribute if a.name != name]
             del copy.graph.node[0].attribute[:]
@@ -73,7 +73,7 @@ def changed(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
         yield "no attributes", copy
 
 
-@pytest.mark.parametrize("operator", sorted({*RANKS, *VALUES, *RAW} & {*bench_onnx.OPERATORS}))
+@pytest.mark.parametrize("operator", sorted({*RANKS, *RULES["values"], *RAW} & {*bench_onnx.OPERATORS}))
 def test_what_onnxruntime_refuses_is_refused(operator: str, tmp_path: Path) -> None:
     whole, file = standard()[operator], tmp_path / "m.onnx"
     whole.ir_version = min(whole.ir_version, 10)

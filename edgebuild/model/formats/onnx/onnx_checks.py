@@ -22,38 +22,17 @@ from ..builder import MAX_BYTES, needed
 from .control_flow import bodies, check_operators, graphs, reads
 from .external import load_external
 
-# Ranks of parameter operands and values of attributes that the onnx package's checker does not check.
-#
-# The rules are those of the operators' documentation that onnxruntime enforces.
+# Rules on parameters that the onnx package's checker does not check; `parameters.toml` states them.
 
+RULES: dict[str, dict[str, Any]] = tomllib.loads(
+    (Path(__file__).parent / "parameters.toml").read_text(encoding="utf-8")
+)
 VECTOR, SINGLE = (1,), (0, 1)
 # Operator: ranks of its parameter operands by their position.
-REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 RANKS: Mapping[str, Mapping[int, Sequence[int]]] = {
-    **{f"Reduce{name}": {1: VECTOR} for name in REDUCTIONS},
-    **{key: {1: VECTOR} for key in ("Reshape", "Split", "Tile")},
-    "Expand": {1: SINGLE},
-    "Unsqueeze": {1: SINGLE},
-    "Squeeze": {1: VECTOR},
-    "Slice": {1: VECTOR, 2: VECTOR, 3: VECTOR, 4: VECTOR},
-    "MatMulInteger": {2: SINGLE, 3: SINGLE},
-    "ConvInteger": {2: SINGLE, 3: SINGLE},
-    "QLinearConv": {1: SINGLE, 2: SINGLE, 4: SINGLE, 5: SINGLE, 6: SINGLE, 7: SINGLE},
-    "QLinearMatMul": {1: SINGLE, 2: SINGLE, 6: SINGLE, 7: SINGLE},
-    "QGemm": {1: SINGLE, 2: SINGLE, 4: SINGLE, 5: SINGLE, 7: SINGLE, 8: SINGLE},
-    **{key: {1: VECTOR, 2: VECTOR} for key in ("InstanceNormalization", "GroupNormalization")},
-    "BatchNormalization": {1: VECTOR, 2: VECTOR, 3: VECTOR, 4: VECTOR},
-}
-FLAG = (0, 1)
-PADS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
-WINDOWED = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool",
-            "QLinearAveragePool")  # fmt: skip
-# Operator: the values that its attributes may have.
-VALUES: Mapping[str, Mapping[str, Sequence[int | bytes]]] = {
-    **{key: {"auto_pad": PADS, "storage_order": FLAG} for key in WINDOWED},
-    "TopK": {"largest": FLAG, "sorted": FLAG},
-    "Gelu": {"approximate": (b"none", b"tanh")},
-    "LpNormalization": {"p": (1, 2)},
+    operator: dict.fromkeys(positions, ranks)
+    for kind, ranks in (("vectors", VECTOR), ("singles", SINGLE))
+    for operator, positions in RULES[kind].items()
 }
 TABLES = "ai.onnx.ml"
 ROWS = ("LayerNormalization", "RMSNormalization")
@@ -76,9 +55,10 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
     for a in node.attribute:  # elements of tensors and tables may be NaN
         if node.op_type != "Constant" and node.domain != TABLES and np.isnan([a.f, *a.floats]).any():
             return f"attribute '{a.name}' holds a value that is no number"
-    for name, values in VALUES.get(node.op_type, {}).items():
-        if name in own and own[name] not in values:
-            return f"attribute '{name}' is {_quoted(own[name])}; allowed: {', '.join(map(_quoted, values))}"
+    for name, values in RULES["values"].get(node.op_type, {}).items():
+        value = own[name].decode(errors="replace") if isinstance(own.get(name), bytes) else own.get(name)
+        if name in own and value not in values:
+            return f"attribute '{name}' is {value!r}; allowed: {', '.join(map(repr, values))}"
     if node.op_type in ROWS and node.input[0] in shapes:  # normalises all dimensions from the axis on
         axis, rank = own.get("axis", -1), len(shapes[node.input[0]])
         if not -rank <= axis < rank:
@@ -89,10 +69,6 @@ def broken(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int]]) -> str | N
         wrong = [name for name in SMOOTH if own.get(name, 0)]
         return f"attribute '{wrong[0]}' of a Resize that takes the nearest" if wrong else None
     return None
-
-
-def _quoted(value: int | bytes) -> str:
-    return repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 
 
 def shapes_of(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
