@@ -1,4 +1,4 @@
-"""What a network means is asked here, not how fast it is."""
+"""Tests here check the meaning of a network, not how fast it is."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARR
 
 
 class FieldWrite(NamedTuple):
-    """What a write does to a field. `neutral`: bits whose write has no effect ("never": none)."""
+    """The effect of a write on a field. `neutral`: bits whose write has no effect ("never": none)."""
 
     neutral: str
     rdl: str  # SystemRDL's word
