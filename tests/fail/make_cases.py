@@ -241,6 +241,13 @@ def onnx_opset_6(folder: Path) -> tuple[str, str]:
 
 
 @case
+def onnx_opset_of_63_bits(folder: Path) -> tuple[str, str]:
+    model = small_onnx()
+    model.opset_import[0].version = -(2**62)
+    return save(model, folder), r"m\.onnx: error: not a valid ONNX model: Opset import version -\d+ is out"
+
+
+@case
 def onnx_computed_bias(folder: Path) -> tuple[str, str]:
     file = OnnxFile(np.random.default_rng(0))
     operands = [file.input((1, 4, 3, 3)), file.normal(4, 4, 1, 1), file.input((4,))]

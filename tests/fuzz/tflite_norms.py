@@ -20,6 +20,8 @@ DETECTION = "custom TFLite_Detection_PostProcess"
 
 
 def unit_rows(w: Parts, x: Value, *_: Value) -> Value:
+    if w.recipe.form == "tflite_uint8":
+        raise DoesNotFit  # multiplied by 128 before they are rounded, those of the int8 twin that judges after it
     options = schema.L2NormOptionsT()
     options.fusedActivationFunction = 0
     fixed = Quant((1 / 128,), (0,)) if w.kind == "int8" else None

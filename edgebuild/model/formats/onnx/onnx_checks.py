@@ -341,8 +341,9 @@ def load(path: Path, file: str) -> onnx.ModelProto:
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The model's opset of the standard's operators; 0 if it has none."""
-    return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    """The model's opset of the standard's operators, as a number of 32 bits; 0 if it has none."""
+    version = next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 0)
+    return min(max(version, 0), 2**31 - 1)
 
 
 def in_checked_form(model: onnx.ModelProto, file: str) -> None:
