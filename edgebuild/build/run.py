@@ -172,7 +172,7 @@ def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
             try:
                 words.extend(shlex.split(line[6:]))
             except ValueError as error:
-                raise fail(f"compiler options: {error}: {line[6:]}", file=str(file)) from error
+                raise fail(f"compiler options cannot be read: {error}: {line[6:]}", file=str(file)) from error
         else:
             words.append(f"-I{file.parent / line[2:]}" if re.match("-I.", line) else line)
     own = {os.path.abspath(f) for f in request.force_include}
@@ -182,7 +182,9 @@ def with_flags(request: DriverRequest, file: Path) -> DriverRequest:
         if match and value and match[1] in ("-D", "-U"):
             options.append(f"{match[1]}{value}")
         elif match and value and os.path.abspath(value) not in own:
-            options += [match[1], os.path.normpath(value)]
+            # compilers search for such a name as for that of an #include
+            is_name = match[1] in ("-include", "-imacros") and not os.path.exists(value)
+            options += [f"-{match[1]}={value}"] if is_name else [match[1], os.path.normpath(value)]
     return replace(request, compiler=tuple(options))
 
 

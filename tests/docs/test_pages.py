@@ -22,7 +22,7 @@ FOLLOWED = [Path("README.md"), Path("docs/c-api.md"), Path("docs/integrate.md"),
 
 
 def marks(page: Path, number: int) -> list[pytest.MarkDecorator]:
-    meson = [pytest.mark.needs("meson")] if "$ meson " in SCRIPTS[page] else []
+    meson = [pytest.mark.needs("meson")] if "\nmeson " in SCRIPTS[page] else []
     return meson if page in FOLLOWED or number % 12 == 1 else [*meson, pytest.mark.slow]
 
 
