@@ -347,7 +347,8 @@ def _near_ties(op: Op, graph: Graph, count: int, rng: np.random.Generator) -> li
     below, above = list[float](), list[float]()
     for values in draws:
         steps, tie = steps_of([values[t.name] if t.data is None else t.data for t in tensors])
-        aside = steps - np.floor(steps) - 0.5
+        with np.errstate(invalid="ignore"):  # infinite results are near no tie
+            aside = steps - np.floor(steps) - 0.5
         counts = (np.abs(aside) > 2 * tie) & (steps > low) & (steps < high)
         room = np.abs(aside) / (1 + np.abs(steps))
         below.append(np.min(room, where=counts & (aside < 0), initial=np.inf))
