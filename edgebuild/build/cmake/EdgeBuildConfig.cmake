@@ -575,15 +575,22 @@ function(_edgebuild_add_driver_rule target name)
   set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
   set(options "$<TARGET_PROPERTY:${target},COMPILE_OPTIONS>") # -include, -imacros
   set(first "") # of several configurations, since there is one driver
+  set(configuration "${CMAKE_BUILD_TYPE}")
   if(CMAKE_CONFIGURATION_TYPES)
-    list(GET CMAKE_CONFIGURATION_TYPES 0 first)
-    set(first CONDITION "$<CONFIG:${first}>")
+    list(GET CMAKE_CONFIGURATION_TYPES 0 configuration)
+    set(first CONDITION "$<CONFIG:${configuration}>")
   endif()
+  string(TOUPPER "${configuration}" configuration)
+  set(global "")
+  foreach(language IN ITEMS C CXX) # Release defines NDEBUG here
+    set(words "${CMAKE_${language}_FLAGS} ${CMAKE_${language}_FLAGS_${configuration}}")
+    string(REPLACE ">" "$<ANGLE-R>" words "${words}")
+    string(APPEND global "$<$<COMPILE_LANGUAGE:${language}>:SHELL:${words}\n>")
+  endforeach()
   # One for each language of the project: $<COMPILE_LANGUAGE:...> may stand in definitions and folders.
   file(GENERATE OUTPUT "${flags}.$<COMPILE_LANGUAGE>" CONTENT
     "$<$<BOOL:${includes}>:-I$<JOIN:${includes},\n-I>\n>$<$<BOOL:${definitions}>:-D$<JOIN:${definitions},\n-D>\n>\
-$<$<COMPILE_LANGUAGE:C>:SHELL:${CMAKE_C_FLAGS}\n>$<$<COMPILE_LANGUAGE:CXX>:SHELL:${CMAKE_CXX_FLAGS}\n>\
-$<$<BOOL:${options}>:$<JOIN:${options},\n>\n>"
+${global}$<$<BOOL:${options}>:$<JOIN:${options},\n>\n>"
     ${first} TARGET "${target}")
 endfunction()
 
