@@ -385,7 +385,8 @@ class Fused:
 
 
 ATTRIBUTE = re.compile(r"\{(\w+):([^}]*)\}")
-BODIES = sections(Path(__file__).parent / "bodies.txt")
+TEXTS = sections(Path(__file__).parent / "bodies.txt")
+BODIES = {name: re.sub(r"^<(\w+)>\n", lambda m: TEXTS[m[1]], text, flags=re.MULTILINE) for name, text in TEXTS.items()}
 
 
 def product(f: Fused) -> Iterator[onnx.NodeProto]:
